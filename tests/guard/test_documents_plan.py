@@ -104,29 +104,3 @@ def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
 def test_disks_are_counted_apart_from_machines() -> None:
     disk = replace(row("vol-1", CANNOT_SAY, Activity()), kind="volume")
     assert ": 3 machines and 1 other resources, 1 steps" in render(build_plan_document(replace(PLAN, rows=(*ROWS, disk))))
-
-
-def test_a_step_that_waits_for_a_limit_says_for_which_and_until_when() -> None:
-    notify, stop = ROWS[2].proposals
-    later = replace(stop, held_by=(), expected_at=NOON + timedelta(minutes=70), limit="3 in 10 min")
-    out = render(build_plan_document(replace(PLAN, rows=(replace(ROWS[2], proposals=(notify, later)),))))
-    assert "stop in 10 min (the limit of 3 in 10 min delays it until 2026-11-02 13:10 UTC)" in out
-
-
-def test_a_plan_that_must_be_accepted_says_how_before_anything_else() -> None:
-    plan = PlanView(at=NOON, rows=ROWS, hash="3f9ac1d2", unaccepted="its first run would stop 9 machines")
-    document = build_plan_document(plan)
-    assert document.lead[0] == (
-        "WARNING: its first run would stop 9 machines. Accept it with: costguard plan --accept 3f9ac1d2"
-    )
-    assert document.data["accepted"] is False
-
-
-def test_each_step_is_a_record_and_so_is_a_verdict_without_one() -> None:
-    records = build_plan_document(PLAN).records
-    assert [(r["id"], r["do"], r["goes"], r["held_by"]) for r in records] == [
-        ("i-1", "notify", True, ""),
-        ("i-1", "stop", False, "leased"),
-        ("i-2", None, False, ""),
-        ("i-3", None, False, ""),
-    ]

@@ -230,12 +230,6 @@ def test_story_18_41_20_at_11_96_an_hour_last_3_44_h_and_one_pod_loses_its_volum
     assert [(key.id, lost) for key, _, lost in found.loses] == [("pod-1", ("200 GB of volume disk",))]
 
 
-def test_an_unknown_balance_is_said_and_not_guessed() -> None:
-    balance = PrepaidBalance(provider="aws", account="123", at=NOW, amount=None, why="the key may not ask")
-    found = compute_runway(balance, pods(), NOW)
-    assert (found.left, found.why, found.short) == (None, "the key may not ask", False)
-
-
 def test_a_balance_that_is_spent_lasts_no_time_and_one_that_nothing_burns_for_ever() -> None:
     debt = PrepaidBalance(provider="aws", account="123", at=NOW, amount=Money.parse("-1"))
     assert compute_runway(debt, pods(), NOW).left == timedelta()
@@ -259,15 +253,6 @@ def test_a_machine_whose_stop_loses_data_is_asked_about_and_counts_as_one_that_r
     assert free.asked == ()
     assert free.overshoot == Money(nano=0)
     assert build_cap_policy(allowed.budget).allow_irreversible
-
-
-def test_a_machine_without_a_stop_is_asked_about_where_the_others_are_not_enough() -> None:
-    lambda_, other = one("lambda", 10**9, cannot="its provider has no stop for it"), one("other", 10**9)
-    enough = seen("200", lambda_, other)
-    assert (ids(enough), enough.asked) == (["other"], ())
-    short = seen("400", lambda_, other)
-    assert ids(short) == ["other"]
-    assert [c.live.observation.key.id for c in short.asked] == ["lambda"]
 
 
 def test_a_cap_on_a_small_fleet_counts_the_days_that_the_rails_take_and_says_what_to_set() -> None:

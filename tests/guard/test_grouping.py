@@ -20,15 +20,13 @@ from costguard.guard.grouping import (
     counts_for_group,
     find_group,
 )
-from costguard.guard.overrides import ArmedLevel
-from costguard.guard.policy import HOLDS, STOP
+from costguard.guard.policy import HOLDS
 from costguard.guard.policy_evaluation import compute_waste
 from costguard.guard.signals import ACTIVE, ACTIVITY_STATES, HUNG, IDLE, UNKNOWN, WARMING, Activity
 from costguard.metering.spending import LiveResource
 from costguard.settings import Settings
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_CORES, DISK, GPU_UTIL, NETWORK
-from costguard.views.policy import build_policy_explanation_document
 from tests.blank import blank_sight
 from tests.guard.cases import friday, idle, machine, minutes, policy
 
@@ -118,15 +116,6 @@ def test_a_node_that_waits_for_rank_0_works_with_all_of_its_gpus_wasted() -> Non
     assert apply_group_activity(waits, group, gpus=0).wasted_share == 0
 
 
-def test_an_idle_group_idles_since_its_last_member_and_as_surely_as_its_least_sure_one() -> None:
-    early, late = idle(friday(9)), idle(friday(10), confidence=0.6, coverage=0.85, attended=True)
-    group = combine_activities(EXP_7, [member("n0", early), member("n1", late)])
-    found = apply_group_activity(early, group, gpus=8)
-    assert (found.state, found.since, found.confidence, found.coverage) == (IDLE, friday(10), 0.6, 0.85)
-    assert found.attended
-    assert found.reasons[0] == "its group exp-7 idles since 2026-11-20 10:00 UTC, n1 last"
-
-
 def test_a_set_up_or_a_hang_of_another_is_that_of_the_group() -> None:
     starts = Activity(state=WARMING, confidence=0.5, since=friday(10), reasons=("no activity since it started at",))
     group = combine_activities(EXP_7, [member("n0", starts), member("n1", idle(friday(9)))])
@@ -164,12 +153,6 @@ def test_another_member_never_makes_one_idle_or_stoppable(works: list[Activity],
         assert stoppable(first, friday(23)) or not stoppable(second, friday(23))
         if more.state == ACTIVE:
             assert second.state != IDLE
-
-
-@given(WORKS)
-def test_a_group_of_one_is_as_without(own: Activity) -> None:
-    assert apply_group_activity(own, combine_activities(EXP_7, [member("n0", own)]), 8) == own
-    assert apply_group_activity(own, None, 8) == own
 
 
 # In a survey
@@ -241,10 +224,3 @@ def test_nothing_of_a_group_that_works_is_ever_stopped_by_an_idle_rule_whatever_
     acts = [one for one in found.proposals if one.step.do == "stop"]
     assert {one.verdict.life.key.id for one in acts} == {"i-1"}
     assert all("working" in dict(one.held_by) for one in acts)
-
-
-def test_a_policy_that_judges_alone_is_explained_as_that() -> None:
-    armed = {policy().name: (ArmedLevel(STOP), None)}
-    told = build_policy_explanation_document([policy(alone=True)], armed).lead
-    assert "  a member of a group: judged by itself, whatever the group does" in told
-    assert not any("by itself" in line for line in build_policy_explanation_document([policy()], armed).lead)

@@ -86,22 +86,6 @@ def test_a_fleet_that_works_and_is_measured_late_opens_no_breaker_at_any_moment(
 
 
 @LATE
-@INTERVALS
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_the_first_measures_after_a_start_open_no_breaker_while_more_may_come(
-    late: ProviderManifest, interval: timedelta, count: int
-) -> None:
-    """One sample has no rhythm that could break off; with two or more the next one may be an interval and a lag away."""
-    rules, last = GuardConfig(admin_route=True, policies=(RULE,), interval=interval), START + (count - 1) * late.measures_every
-    seconds = int((late.measures_every + MINUTE) / S) if count > 1 else 1800
-    for later in range(0, seconds, 13):
-        now = last + late.measures_late + later * S
-        found = evaluate_snapshot(rules, seen(late, [there(late, now, of=one, until=last) for one in FLEET], now))
-        assert {work.state for work in found.works.values()} == {UNKNOWN}
-        assert found.breaker is None, later
-
-
-@LATE
 def test_a_fleet_that_falls_silent_opens_it(late: ProviderManifest) -> None:
     rules, until = GuardConfig(admin_route=True, policies=(RULE,), interval=MINUTE), NOW
     silent = NOW + 2 * late.measures_every + late.measures_late + 30 * MINUTE

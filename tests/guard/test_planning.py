@@ -18,7 +18,6 @@ from costguard.guard.policy import (
     HOLD_REASONS,
     HOOK,
     NOTIFY,
-    OBSERVE,
     STOP,
     TERMINATE,
     EscalationState,
@@ -124,11 +123,6 @@ def test_h27_a_stop_that_loses_what_nobody_allowed_is_asked_about_and_never_done
     assert (found.step.do, found.step.act) == (ASK, STOP)
 
 
-def test_everything_that_holds_is_listed_and_not_the_first_alone() -> None:
-    stop = last(due(frozen=FROZEN, owner="", level=OBSERVE, polls=0), held=(("ledger", "the disk is full"),))
-    assert set(reasons(stop)) == {"frozen", "not_ours", "not_armed", "first_seen", "ledger"}
-
-
 def test_what_was_not_seen_lately_is_not_stopped() -> None:
     stale = replace(machine(), seen_at=friday(19, 1))
     assert reasons(last(due(stale))) == ["stale"]
@@ -214,21 +208,6 @@ def test_what_is_stopped_already_is_not_stopped_and_what_is_absent_is_not_touche
     rests = machine(state="stopped", stopped_at=friday(19))
     assert build_action_plan([case(rests, policy(), idle(ENDED), DUE, told(rests, policy()))], around(DUE)) == ()
     assert build_action_plan([due(replace(machine(), absent_at=DUE))], around(DUE)) == ()
-
-
-def test_story_17_a_week_after_the_stop_the_question_says_what_would_be_lost() -> None:
-    steps = (
-        PolicyStep(do=NOTIFY),
-        PolicyStep(do=STOP, after=minutes(15)),
-        PolicyStep(do=ASK, act=TERMINATE, after=timedelta(days=7)),
-    )
-    rule, week = policy(*steps), TOLD + timedelta(days=7)
-    rests = replace(machine(state="stopped", stopped_at=friday(19, 6), handling=LOSES), seen_at=week)
-    climb = told(machine(), rule, None, 0, 1)
-    ask = last(case(rests, rule, Activity(), week, climb), now=week)
-    assert (ask.step.do, ask.is_ready(week)) == (ASK, True)
-    unanswered = last(case(rests, rule, Activity(), week, mark_told(climb, rule, 2, week)), now=week)
-    assert reasons(unanswered) == ["asked"]
 
 
 def test_story_1_minute_by_minute_there_is_one_notice_at_18_50_and_one_stop_at_19_05() -> None:

@@ -15,13 +15,11 @@ from costguard.guard.action_intents import (
     DONE,
     EXECUTING,
     FAILED,
-    READY,
     SEND_UNKNOWN,
     UNCONFIRMED,
     VERIFYING,
     Intent,
     confirm_outcome,
-    explain_refusal,
     is_send_due,
 )
 from costguard.guard.context import GuardConfig, ResourceContext
@@ -41,7 +39,6 @@ from costguard.guard.scheduled_starts import (
     RETRY_AFTER,
     ScheduledStart,
     StartPromise,
-    compute_start_headroom,
     explain_start_budget,
     explain_start_price,
     plan_start,
@@ -128,14 +125,6 @@ def test_whoever_touched_it_has_taken_it_over() -> None:
     assert held(plan(history=known(act(one), awake_at=STOPPED_AT + minutes(30)))) == ["touched"]
     assert held(plan(history=known(act(one), awake_at=STOPPED_AT))) == [], "it ran until its stop"
     assert held(plan(history=known(act(one), instance_type="p5.48xlarge"))) == ["touched"]
-
-
-def test_a_machine_that_woke_after_a_try_was_touched() -> None:
-    tried = act(
-        stopped(), id="t", act=START, state=FAILED, outcome="refused: x", created_at=MORNING, moved_at=MORNING + minutes(9)
-    )
-    history = known(act(stopped()), tried, awake_at=MORNING + minutes(4))
-    assert "touched" in held(plan(history=history, at=MORNING + minutes(30)))
 
 
 @pytest.mark.parametrize(("minute", "reasons"), [(-2, ["not_own"]), (0, []), (1, []), (3, ["not_own"]), (14, ["not_own"])])
@@ -268,14 +257,6 @@ def test_a_start_that_took_effect_and_one_that_may_have_are_not_repeated() -> No
     assert held(plan(one, known(act(one), unsent), at=MORNING + minutes(30))) == []
 
 
-def test_starts_have_limits_of_their_own() -> None:
-    rails, one = around(MORNING).rails, stopped()
-    sent = [act(one, id=f"{n}", act=START, sent_at=MORNING - minutes(n)) for n in range(19)]
-    assert compute_start_headroom([], rails, MORNING)[0] == 2
-    assert compute_start_headroom(sent, rails, MORNING)[0] == 1
-    assert compute_start_headroom([*sent, *sent], rails, MORNING)[0] == 0
-
-
 def test_a_policy_without_a_start_keeps_the_digest_it_was_accepted_by() -> None:
     plain = replace(RULE, start=None)
     assert compute_policy_digest(plain) != compute_policy_digest(RULE)
@@ -314,11 +295,3 @@ def look(seen: Observation, state: str, after: timedelta) -> tuple[str, bool]:
 )
 def test_one_look_at_a_start(how: dict[str, object], state: str, after: float, then: str) -> None:
     assert look(stopped(**how).observation, state, minutes(after))[0] == then
-
-
-@pytest.mark.parametrize("state", ["running", "starting", "stopping", "ended", "unknown", "failed"])
-def test_only_a_stopped_machine_that_can_be_started_is_asked_to(state: str) -> None:
-    one = act(stopped(), act=START, state=READY)
-    assert explain_refusal(one, stopped().observation) == ""
-    assert explain_refusal(one, stopped(state=state).observation)
-    assert explain_refusal(one, stopped(handling=Handling()).observation)

@@ -33,7 +33,7 @@ from costguard.values.calendar import Period
 from costguard.values.instant import from_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import Incarnation, ResourceKey, ScopeKey
-from costguard.values.sample import GPU_UTIL, NETWORK, SampleHour
+from costguard.values.sample import GPU_UTIL, SampleHour
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 KEY = ResourceKey("aws", "1", "us-east-1", "i-1")
@@ -124,21 +124,6 @@ def test_samples_made_of_hours_keep_number_lowest_and_highest(hours: list[tuple[
         assert min(inside) >= one.lowest
     if len(ats) > 1 and max(count for count, _, _ in hours) > 1:
         assert estimate_sample_interval({GPU_UTIL: (ats, values)}, MINUTE) >= every - timedelta(microseconds=1)
-
-
-def test_an_hour_in_which_a_run_began_has_its_samples_at_its_end() -> None:
-    hour = SampleHour(start=NOON, count=20, sum=0.0, lowest=0.0, highest=9.0)
-    ats, _ = expand_sample_hours([hour], MINUTE, ((NOON + 40 * MINUTE, NOON + 40 * MINUTE),))
-    assert from_micros(ats[0]) == NOON + 40 * MINUTE
-
-
-def test_what_turns_beside_steady_work_needs_no_look() -> None:
-    ats = [int((NOON + n * MINUTE).timestamp()) * 10**6 for n in range(200)]
-    flickers = [2e6 if n % 2 else 0.0 for n in range(200)]
-    busy = find_change_points({GPU_UTIL: (ats, [97.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
-    quiet = find_change_points({GPU_UTIL: (ats, [0.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
-    assert len(busy) < 20
-    assert len(quiet) > 190
 
 
 def test_a_sample_that_did_not_come_turns_what_is_known() -> None:

@@ -67,22 +67,6 @@ def test_rails_hold_under_fifty_who_send_at_once(url: str, book: GuardStore, fle
     assert sum(found.state == EXECUTING for found in book.load_open_intents()) == most
 
 
-def test_of_fifty_acts_on_one_machine_one_is_in_flight(url: str, book: GuardStore) -> None:
-    intents = [planned(book, id=f"act {number}", act=f"act {number}") for number in range(MOVERS)]
-    assert len(at_once(url, intents, WIDE, FLEET)) == 1
-
-
-def test_of_fifty_who_plan_the_same_one_is_written(book: GuardStore) -> None:
-    start = Barrier(MOVERS)
-
-    def plan(number: int) -> bool:
-        start.wait(timeout=60)
-        return book.plan_intent(intent(id=f"plan {number}"))
-
-    with ThreadPoolExecutor(MOVERS) as pool:
-        assert sum(pool.map(plan, range(MOVERS))) == 1
-
-
 def test_of_fifty_who_take_the_turn_one_has_it(book: GuardStore) -> None:
     start = Barrier(MOVERS)
 

@@ -12,7 +12,7 @@ from sqlalchemy import event
 
 from costguard.guard.alerts.alert import Alert, AlertState, DeliveryResult, Notification
 from costguard.guard.policy import EscalationState
-from costguard.guard.run_facts import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
+from costguard.guard.run_facts import GuardRun, ProtectionSighting
 from costguard.ledger.counts import load_counts
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.reader import LedgerReader
@@ -21,7 +21,6 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans import observations
 from costguard.ledger.spans.writer import LedgerWriter, record_samples
 from costguard.reporting.metrics import LedgerCounts
-from costguard.values.resource import ENDED
 from costguard.values.sample import Sample
 from tests.ledger import fleet
 from tests.ledger.acts import DAY, HOUR, MINUTE, NOON, SECOND, WIDE, key, life
@@ -246,37 +245,3 @@ def test_the_latest_samples_of_the_fleet_come_by_resource(
         fleet.key("i-1"): first
     }
     assert book.load_samples_since(START + HOUR) == book.load_samples_since(START, []) == {}
-
-
-def test_polls_are_counted_since_a_resource_came(url: str, book: GuardStore) -> None:
-    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        for minute in range(10):
-            new = [machine("i-2")] if minute >= 7 else []
-            ledger.record_polls([poll(minute, machine("i-1"), *new)])
-        ledger.record_polls([poll(10, failed="503")])
-        ledger.record_polls([poll(11, machine("i-1"), machine("i-2"), machine("i-3"))])
-    found = book.load_first_polls()
-    assert {one.id: (seen.at, seen.polls) for one, seen in found.items()} == {
-        "i-1": (START, 11),
-        "i-2": (START + 7 * MINUTE, 4),
-        "i-3": (START + 11 * MINUTE, 1),
-    }
-    assert book.load_first_polls([fleet.key("i-3")]) == {fleet.key("i-3"): FirstSighting(at=START + 11 * MINUTE, polls=1)}
-
-
-def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: GuardStore) -> None:
-    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record_polls([poll(0, machine("i-1"), machine("i-2"))])
-        found = []
-        for minute in range(1, 5):
-            ledger.record_polls([poll(minute, machine("i-2"))])
-            found.append(book.load_departure(fleet.key("i-1"), START).absences)
-        ledger.record_polls([poll(5, failed="503")])
-        later = book.load_departure(fleet.key("i-1"), START + 3 * MINUTE)
-        ledger.record_polls([poll(6, machine("i-1"), replace(machine("i-2"), state=ENDED))])
-    assert found == [1, 2, 3, 4]
-    assert later == DepartureEvidence(absences=2)
-    assert book.load_departure(fleet.key("i-1"), START) == book.load_departure(key("unknown"), START) == DepartureEvidence()
-    ended = book.load_departure(fleet.key("i-2"), START).listed
-    assert ended is not None
-    assert ended.state == ENDED

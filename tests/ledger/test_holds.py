@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from queue import Empty
-from random import Random
 from typing import Any
 
 import pytest
 
 from costguard.budgets.budget import Budget, ResourceFilter
-from costguard.budgets.budget_status import Admission
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
@@ -174,16 +172,6 @@ def test_ending_a_hold_in_two_ways_is_refused(holds: HoldStore) -> None:
         holds.release("h3", NOON)
 
 
-def test_a_hold_that_has_expired_stays_so_and_keeps_what_its_run_came_to(url: str, holds: HoldStore) -> None:
-    holds.take(hold("h1"), [], NOON)
-    late = NOON + 3 * HOUR
-    assert holds.release("h1", late).ended_by == "expired"
-    found = holds.commit("h1", usd("8"), late)
-    assert (found.ended_by, found.ended_at, found.spent) == ("expired", NOON + HOUR, usd("8"))
-    assert holds.commit("h1", usd("8"), late) == found
-    assert rows(url, "SELECT ended_by, spent_nano FROM hold") == [("expired", 8_000_000_000)]
-
-
 def test_a_hold_that_is_asked_for_again_is_admitted_and_counted_once(url: str, holds: HoldStore) -> None:
     assert holds.take(hold("h1", "10"), [AGENT], NOON).reason == "within_budget"
     again = holds.take(hold("h1", "10"), [AGENT], NOON)
@@ -217,28 +205,6 @@ def test_a_renewal_that_does_not_fit_leaves_the_old_hold_and_says_so(url: str, h
         "budget agent: $7.00 of $10.00 left, not enough for 7.01 USD; the hold of 6.00 USD that was taken before stays"
     )
     assert rows(url, "SELECT id, nano FROM hold ORDER BY id") == [("h1", 6 * 10**9), ("h2", 3 * 10**9)]
-
-
-def test_whatever_is_renewed_in_whichever_order_the_holds_never_exceed_the_cap(holds: HoldStore) -> None:
-    chance = Random(26)  # noqa: S311 - amounts are drawn, not secret
-    for _ in range(25):
-        wanted = [hold(f"h{chance.randrange(5)}", str(chance.randrange(1, 7))) for _ in range(4)]
-        came = holds.take_all(wanted, [AGENT], NOON)
-        there = {one.id: one.money for one in holds.open_holds(NOON)}
-        assert sum(money.nano for money in there.values()) <= AGENT.cap.nano
-        last = {
-            one.id: one.money for one, said in zip(wanted, came, strict=True) if isinstance(said, Admission) and said.admitted
-        }
-        assert {name: there[name] for name in last} == last
-
-
-def test_a_cheaper_renewal_needs_no_room_and_never_ends_earlier(url: str, holds: HoldStore) -> None:
-    holds.take(hold("h1", "6"), [AGENT], NOON)
-    spend(url)  # 6 of 10, with the machine of this run
-    cheaper = holds.take(hold("h1", "5.5", expires_at=NOON + HOUR / 4), [AGENT], NOON)
-    assert (cheaper.says, cheaper.until) == ("5.50 USD is held instead of 6.00 USD", NOON + HOUR)
-    assert [one.expires_at for one in holds.open_holds(NOON)] == [NOON + HOUR]
-    assert not holds.take(hold("h1", "5.6"), [AGENT], NOON).admitted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.files.table import parse_json
-from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule
@@ -137,25 +136,6 @@ def test_a_run_over_the_end_of_a_month_is_an_item_of_each_day(url: str) -> None:
     assert {(one.unit, one.used_unit) for one in disk} == {(GB_MONTH, "GB-Hours")}
 
 
-def test_runs_of_a_day_at_one_price_are_one_item_and_another_price_is_another(url: str) -> None:
-    said = [
-        poll(120, machine(started_at=START + 2 * HOUR)),
-        poll(180, machine(state="stopped", started_at=START + 2 * HOUR, stopped_at=START + 3 * HOUR)),
-        poll(240, machine(started_at=START + 4 * HOUR)),
-        poll(300, machine(state="stopped", started_at=START + 4 * HOUR, stopped_at=START + 5 * HOUR)),
-        poll(358, machine(state="stopped", started_at=START + 4 * HOUR, stopped_at=START + 5 * HOUR)),
-        poll(360, machine(usd="3", started_at=START + 6 * HOUR)),
-        poll(420, machine(usd="3", state="stopped", started_at=START + 6 * HOUR, stopped_at=START + 7 * HOUR)),
-    ]
-    with recorded(url, *said, rules=STATED) as books:
-        found = list(books.items(Period(start=START + 2 * HOUR, end=START + DAY), START + 7 * HOUR))
-    told = [(str(one.unit_price.normalize()), str(one.quantity), one.start.hour, one.money.expected.format()) for one in found]
-    assert told == [
-        ("2", "2", 0, "4.00"),
-        ("3", "1", 4, "3.00"),
-    ]
-
-
 def test_an_item_tells_the_name_and_the_tags_that_were_last_seen(url: str) -> None:
     said = [
         poll(0, replace(machine(started_at=START), name="first", labels=(("team", "a"),))),
@@ -174,22 +154,3 @@ def test_traffic_is_an_amount_and_no_time(url: str) -> None:
     with recorded(url, *said) as books:
         found = [one for one in books.items(Period(start=START, end=START + DAY), START + HOUR) if one.unit == GB]
     assert (sum(one.quantity for one in found), {one.used_unit for one in found}) == (Decimal(4), {GB})
-
-
-def test_items_are_read_in_lots_and_not_all_at_once(sqlite_url: str) -> None:
-    with LedgerWriter(sqlite_url, rules=RULES, ceilings=CEILINGS) as book:
-        book.record_polls([poll(0, *(machine(f"i-{number}", started_at=START) for number in range(1200)))])
-    with SpendingReader(sqlite_url, rules=RULES) as books:
-        given_out = books.items(Period(start=START, end=START + DAY), START + HOUR)
-        asked: list[object] = []
-        ask = books._reader._ask
-
-        def heard(statement: object, values: object = ()) -> Sequence[SqlRow]:
-            asked.append(statement)
-            return ask(statement, values)
-
-        books._reader._ask = heard
-        next(given_out)
-        first = len(asked)
-        assert len(list(given_out)) == 1199
-    assert len(asked) == first + 4  # two questions for each of two more lots

@@ -171,14 +171,3 @@ def test_the_check_names_the_month_or_the_resource_that_was_edited(sqlite_url: s
     found = maintenance.check_ledger(sqlite_url)
     assert found
     assert any(EDITS[sql] in one for one in found), found
-
-
-def test_a_month_in_another_zone_takes_its_edges_from_spans(sqlite_url: str) -> None:
-    two_machines(sqlite_url)
-    utc, berlin = (sums(sqlite_url, make_month(2026, 11, zone), from_spans=False) for zone in (UTC, BERLIN))
-    assert utc.keys() == berlin.keys()
-    more = [
-        [one - other for one, other in zip(berlin[place], utc[place], strict=True)] for place in utc if place.charge == COMPUTE
-    ]
-    hour = [0, 10**9, 2 * 10**9, HOUR // timedelta(microseconds=2)]
-    assert more == [hour, hour], "an hour of October 31, in which it may have begun: half of $2, at most all"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import shutil
 import sqlite3
@@ -13,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -254,17 +252,6 @@ def test_damage_is_found_before_a_log_that_was_left_behind_is_written_on(sqlite_
     assert "is damaged" in str(refusal(sqlite_url))
 
 
-def test_a_log_that_was_left_behind_is_read(sqlite_url: str) -> None:
-    """What a process that was killed had committed is there."""
-    file = file_of(sqlite_url)
-    with opened(sqlite_url) as engine:
-        begin(engine)
-        for suffix in ("", "-wal"):
-            shutil.copy(f"{file}{suffix}", f"{file.parent}/later.db{suffix}")
-    with opened(f"sqlite:///{file.parent}/later.db") as engine:
-        assert scalar(engine, "SELECT count(*) FROM resource") == 1
-
-
 def test_two_names_of_one_file_are_one_ledger(tmp_path: Path) -> None:
     first = made(f"sqlite:///{tmp_path}/ledger.db")
     (tmp_path / "other").mkdir()
@@ -460,18 +447,6 @@ def test_a_database_of_another_program_is_left_alone(postgres_url: str) -> None:
     with psycopg.connect(parse_ledger_address(postgres_url).conninfo) as connection:
         connection.execute("DROP TABLE span; CREATE TABLE alembic_version (version_num text)")
     assert "database of another program" in str(refusal(postgres_url))
-
-
-def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def missing(name: str, *rest: Any, **more: Any) -> ModuleType:  # noqa: ANN401 - import's own
-        if name.startswith("psycopg"):
-            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    assert "pip install 'gpu-costguard[postgres]'" in str(refusal("postgresql://ada@127.0.0.1:1/costs"))
 
 
 def open_file(path: Path) -> sqlite3.Connection:

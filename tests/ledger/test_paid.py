@@ -20,13 +20,11 @@ from costguard.guard.policy_evaluation import (
     find_spending_starts,
 )
 from costguard.guard.signals import Activity
-from costguard.ledger.db.codecs import Query
 from costguard.ledger.spans.books import SpendingReader
-from costguard.ledger.spans.sums import compute_spend_to_date
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Disk, Price
-from costguard.metering.span import KnownUntil, compute_charge
+from costguard.metering.span import compute_charge
 from costguard.services.guarding.guard_snapshot import load_cost_facts
 from costguard.settings import load_zone
 from costguard.values.calendar import Period
@@ -71,28 +69,6 @@ def test_a_run_a_day_and_a_month_are_cut_where_they_begin(url: str) -> None:
     told(url, poll(0, seen), *(poll(minutes, seen) for minutes in range(60, 241, 60)))
     now = START + 4 * HOUR + MINUTE  # sure until 30 s before the last listing, as old as one of this provider may be
     assert since(url, now, *EVERY) == {"spent_run": "7.98 USD", "spent_day": "3.98 USD", "spent_month": "3.98 USD"}
-
-
-def test_a_new_run_counts_from_its_start_and_the_day_counts_both(url: str) -> None:
-    first = machine(started_at=MIDNIGHT, created_at=START)
-    stopped = machine(state="stopped", started_at=MIDNIGHT, created_at=START, stopped_at=MIDNIGHT + 90 * MINUTE)
-    again = machine(started_at=MIDNIGHT + 120 * MINUTE, created_at=START)
-    told(url, poll(120, first), poll(210, stopped), poll(240, again), poll(300.5, again))
-    assert since(url, START + 301 * MINUTE, *EVERY) == {
-        "spent_run": "2.00 USD",
-        "spent_day": "5.00 USD",
-        "spent_month": "5.00 USD",
-    }
-
-
-def test_the_disk_counts_in_its_run_and_at_its_price_of_a_stopped_machine(url: str) -> None:
-    disk = (Disk(744, "ssd"),)  # November has 720 h: 744 GB at $0.08 are $0.0827 an hour
-    up = machine(usd="3.60", started_at=MIDNIGHT, created_at=MIDNIGHT, disks=disk)
-    down = machine(
-        usd="3.60", state="stopped", started_at=MIDNIGHT, created_at=MIDNIGHT, stopped_at=MIDNIGHT + HOUR, disks=disk
-    )
-    told(url, poll(120, up), poll(180, down), poll(240.5, down))
-    assert since(url, START + 241 * MINUTE, *EVERY) == dict.fromkeys(EVERY, "3.85 USD")  # 3.60 + 0.0827 + 2 x 0.0827
 
 
 def test_what_nobody_priced_is_missing_and_a_priced_disk_beside_it_counts(url: str) -> None:
@@ -143,25 +119,6 @@ def test_each_sum_is_what_its_spans_say_one_by_one(fresh: Callable[[], str], pol
             money = compute_charge(span, Period(start=start, end=as_of), None if span.end else reach(kept))
             slow[span.key, span.meter.price.currency] += money.low.nano
     assert {(one, money.currency): money.nano for one, of in found.items() for money in of.values()} == dict(slow)
-
-
-def test_a_thousand_machines_are_asked_about_in_a_few_questions(sqlite_url: str) -> None:
-    counts = []
-    for size in (10, 1000):
-        url = told(f"{sqlite_url}.{size}", poll(0, *(machine(f"i-{n}", started_at=START) for n in range(size))))
-        questions = list[object]()
-
-        def question(ask: Query, questions: list[object] = questions) -> object:
-            def counted(statement: object, values: object = ()) -> object:
-                questions.append(statement)
-                return ask(statement, values)
-
-            starts = find_spending_starts(EVERY, UTC, START + HOUR)
-            return compute_spend_to_date(counted, starts, lambda *_: KnownUntil.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked
-
-        asked(url, question)
-        counts.append(len(questions))
-    assert counts == [9, 9]
 
 
 def test_since_when_it_is_stopped_is_when_the_ledger_first_saw_it_so(url: str) -> None:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Double, Engine, Executable, Text, delete, insert, text, update
+from sqlalchemy import Connection, Engine, Executable, Text, delete, insert, text, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
-from sqlmodel import select
 
 from costguard.ledger.db import triggers
 from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.tables import load_metadata
-from costguard.ledger.tables.spans import LedgerStateRow
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, begin, open_span, row_of, scalar, span
@@ -80,11 +75,6 @@ def bill(connection: Connection) -> None:
         connection.execute(insert(table), [row | {name: value for name, value in stated.items() if name in row}])
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-
-
-def test_only_samples_hold_floats() -> None:
-    floats = {f"{c.table.name}.{c.name}" for t in METADATA.sorted_tables for c in t.columns if isinstance(c.type, Double)}
-    assert floats == {"sample.value", "sample_hour.sum", "sample_hour.lowest", "sample_hour.highest"}
 
 
 def test_an_open_span_is_closed_once_and_then_stays(connection: Connection) -> None:
@@ -173,22 +163,6 @@ def test_a_random_history_is_taken_as_the_rule_says(connection: Connection) -> N
     assert len(taken) > 6
 
 
-def test_the_neighbour_is_looked_up_in_the_index(connection: Connection) -> None:
-    """However large the table grows: statistics of an empty one would have PostgreSQL scan it again for every row."""
-    if connection.dialect.name == "sqlite":
-        query = triggers.NEXT_SPAN_END.replace("NEW.", ":")
-        values = {"resource_id": 1, "charge": "compute", "part": "", "end_us": T0_US}
-        (plan,) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values)
-        assert "USING INDEX span_by_line (resource_id=? AND charge=? AND part=? AND start_us<?)" in plan[3]
-        return
-    connection.execute(text("ANALYZE span"))
-    connection.execute(insert(SPAN), [row_of(n, span(1, after=n)) for n in range(50)])
-    scans = "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'span'"
-    before = connection.execute(text(scans)).scalar_one()
-    connection.execute(insert(SPAN), [row_of(n, span(1, after=n)) for n in range(50, 100)])
-    assert connection.execute(text(scans)).scalar_one() == before
-
-
 @pytest.mark.parametrize("wrong", ["'dear'", "x'00'", "1.5"])
 def test_sqlite_takes_nothing_but_integers_for_money_and_time(sqlite_url: str, wrong: str) -> None:
     engine = open_engine(sqlite_url)
@@ -250,16 +224,3 @@ def test_numbers_of_an_agent_never_fall_and_what_is_over_stays_so(connection: Co
     refused(connection, "UPDATE agent SET revoked_us = NULL, revoked_by = NULL", "a revoked agent does not change")
     refused(connection, "UPDATE agent_code SET used_us = NULL, used_by = NULL", "a code is used once")
     refused(connection, "UPDATE web_token SET revoked_us = NULL, revoked_by = NULL", "a token is revoked once")
-
-
-def test_readers_that_share_compiled_statements_read_each_its_own_ledger(sqlite_url: str, tmp_path: Path) -> None:
-    urls, revisions = (sqlite_url, f"sqlite:///{tmp_path}/other.db"), [5, 6]
-    for url, revision in zip(urls, revisions, strict=True):
-        engine = open_engine(url)
-        with begin_write(engine) as connection:
-            open_sql_session(connection)[1](update(LedgerStateRow).values(revision=revision))
-        engine.dispose()
-    with LedgerReader(urls[0]) as first, LedgerReader(urls[1]) as second:
-        with first.snapshot() as ask, second.snapshot() as ask_other:
-            found = [*ask(select(LedgerStateRow.revision)), *ask_other(select(LedgerStateRow.revision))]
-        assert found == revisions

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Insert, Update
 
 from costguard.errors import LedgerError
-from costguard.ledger.db.codecs import decode_attribution, decode_observation, encode_attribution, encode_observation
+from costguard.ledger.db.codecs import decode_observation, encode_observation
 from costguard.ledger.spans.posting import PollTransaction
 from costguard.ledger.spans.scope_state import MEMORY_SPAN, ScopeRecord, load_attributions, load_scopes
 from costguard.ledger.spans.writer import LedgerWriter
@@ -25,7 +25,7 @@ from costguard.metering.observation import Disk, Observation, Price, TrafficCoun
 from costguard.metering.span import split_by_day
 from costguard.values.instant import to_micros
 from costguard.values.money import Rate
-from costguard.values.resource import INSTANCE, KINDS, STATES, TIERS, Attribution, ScopeKey, is_storable
+from costguard.values.resource import INSTANCE, KINDS, STATES, TIERS, ScopeKey, is_storable
 from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, DAY, HERE, RULES, START, THERE, asked, copies, histories, key, machine, poll, rows
 from tests.ledger.spans import all_spans
@@ -195,25 +195,6 @@ def test_a_resource_that_two_scopes_list_belongs_to_the_one_that_saw_it_first(ur
     assert [(row[1], row[5]) for row in rows(url)["resource"]] == [(1, "i-1"), (2, "i-2")]
 
 
-def test_what_ended_long_ago_is_forgotten_and_looked_up_when_it_comes_back(url: str) -> None:
-    day, later = DAY.total_seconds() / 60, (MEMORY_SPAN + DAY).total_seconds() / 60
-    with ledger(url) as book:
-        book.record_polls([poll(0, machine("i-1"), machine("i-2")), poll(day, machine("i-1", state="ended"), machine("i-2"))])
-        book.record_polls([poll(day + 1, machine("i-2"))])
-        assert key("i-1") in remembered(book, HERE).state.resources
-        book.record_polls([poll(day + later, machine("i-2"))])
-        assert set(remembered(book, HERE).state.resources) == {key("i-2")}
-        same_as_read(book, url)
-        book.record_polls([poll(day + later + 1, machine("i-1", state="ended"), machine("i-2"))])
-        same_as_read(book, url)
-        assert [row[4] for row in rows(url)["observation"] if row[1] == 1] == ["running", "ended"]
-        book.record_polls([poll(day + later + 2, machine("i-1"), machine("i-2"))])
-        same_as_read(book, url)
-    found = rows(url)
-    assert [row[5] for row in found["resource"]] == ["i-1", "i-2"]
-    assert found["resource"][0][7] == to_micros(START)
-
-
 def test_a_ledger_that_was_changed_by_hand_is_refused_and_left_alone(url: str) -> None:
     with ledger(url) as book:
         book.record_polls([poll(0, machine())])
@@ -281,15 +262,6 @@ def test_an_observation_comes_back_from_its_text_as_it_was(seen: Observation, un
     text = encode_observation(seen, unproven)
     assert decode_observation(seen.key, text) == (seen, lines)
     assert encode_observation(*decode_observation(seen.key, text)) == text
-
-
-@given(milli=st.integers(0, 999), whole=st.integers(0, 64), names=st.lists(NAMES, min_size=7, max_size=7))
-def test_an_attribution_comes_back_from_its_row_as_it_was(milli: int, whole: int, names: list[str]) -> None:
-    provider, account, region, gpu, tier, owner, team = (name.replace("\0", "") for name in names)
-    said = Attribution(
-        provider, account, region, INSTANCE, gpu, (1000 * whole + milli) / 1000, tier, owner, "h1", (("team", team),)
-    )
-    assert decode_attribution(encode_attribution(said)) == said
 
 
 @pytest.mark.parametrize("gone", ["ended", "absent", "forgotten"])

@@ -126,15 +126,6 @@ def test_a_machine_that_vanished_and_came_back_had_never_gone() -> None:
     assert story.exactly(30) == 19
 
 
-def test_a_machine_that_came_back_as_another_run_is_charged_for_both() -> None:
-    story = Story()
-    story.listed(10, machine())
-    story.listed(11)
-    story.listed(12)
-    story.listed(40, machine(started_at=minute(30)))
-    assert story.cost(40) == (20, Decimal("20.5"), 21)
-
-
 def test_too_many_gone_at_once_are_not_believed() -> None:
     story, names = Story(), ("i-1", "i-2", "i-3")
     story.listed(10, *(machine(name) for name in names))
@@ -162,29 +153,6 @@ def test_a_lie_is_no_truer_for_having_been_caught_once() -> None:
         assert story.listed(at).outcome == "partial"
     story.listed(15, machine("i-2"), machine("i-3"))
     assert story.cost(15, name="i-2") == (15, 15, 15)
-
-
-def test_a_lie_moves_no_start_of_what_is_found_after_it() -> None:
-    story, names = Story(UNTOLD), ("i-1", "i-2", "i-3")
-    story.listed(10, *(untold(name) for name in names))
-    story.listed(11)
-    story.listed(12, *(untold(name) for name in (*names, "i-4")))
-    assert story.cost(12, name="i-4") == (0, 1, 2)
-
-
-def test_a_run_that_began_and_ended_while_it_was_booting_for_us_is_charged() -> None:
-    story = Story()
-    story.listed(0)
-    story.listed(1, machine(state="pending", started_at=None, created_at=minute(0.5)))
-    story.listed(3, machine(state="ended", started_at=minute(1.5), stopped_at=minute(2), created_at=minute(0.5)))
-    assert story.exactly(3) == Decimal("0.5")
-
-
-def test_a_price_that_changed_as_the_machine_stopped_reopens_nothing() -> None:
-    story = Story()
-    prices = (Price(Rate.parse("60"), since=minute(-9)), Price(Rate.parse("90"), since=minute(5)))
-    story.listed(10, machine(state="stopped", stopped_at=minute(5), prices=prices))
-    assert story.exactly(10) == 5
 
 
 def test_a_restart_inside_a_gap_ends_one_run_and_begins_another() -> None:
@@ -284,14 +252,6 @@ def test_an_older_page_from_a_cache_changes_no_price_and_no_run() -> None:
     stale = story.listed(12, machine(prices=(old,), started_at=minute(5)))
     older = story.listed(13, machine(prices=new, started_at=minute(1)))
     assert (stale.opened, older.opened, stale.logged, older.logged) == ((), (), (), ())
-
-
-def test_a_stale_page_does_not_bring_back_what_has_stopped() -> None:
-    story = Story(LAGGING)
-    story.listed(1, machine())
-    story.listed(11, machine(state="stopped", stopped_at=minute(10)))
-    story.listed(11.5, machine())
-    assert story.exactly(20) == 10
 
 
 def test_a_listing_that_lags_proves_less() -> None:

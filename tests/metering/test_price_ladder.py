@@ -10,7 +10,6 @@ from decimal import Decimal
 import pytest
 
 from costguard.data import MARKET, ShippedFacts
-from costguard.ledger.db.codecs import decode_observation, encode_observation
 from costguard.ledger.market import MarketReader
 from costguard.metering.accrual import accrue_poll
 from costguard.metering.billing import CAREFUL_RULE
@@ -175,12 +174,6 @@ def test_paid_software_costs_what_the_plain_machine_does_at_least_and_a_licence_
     assert "paid software" in other.source
 
 
-def test_a_stated_price_with_paid_software_says_nothing_about_plain_machines() -> None:
-    windows = seen("i-1", prices=(Price(Rate.parse("9"), surcharged=True),))
-    found = estimate_missing_prices((windows, seen("i-2")), scope(), ladder(offer("4")), TODAY)
-    assert get_step(found[1].prices[-1]) == (SAME_TYPE, 4)
-
-
 def test_a_spot_machine_costs_at_most_what_it_costs_on_demand() -> None:
     old = offer("3", tier="spot", observed_on=TODAY - timedelta(days=200))
     made = ladder(offer("4"), old)
@@ -240,14 +233,6 @@ def test_an_estimate_changes_nothing_while_the_day_passes_and_gives_way_to_a_sta
     after = accrue_poll(again.state, poll(3, seen(prices=(Price(Rate.parse("5")),))), CAREFUL_RULE, {}, ladder=made)
     price = after.state.resources[seen().key].open["compute", ""].meter.price
     assert (price.low, price.high, price.known) == (5 * NANO, 5 * NANO, True)
-
-
-def test_an_estimate_and_a_shape_are_kept_in_the_ledger() -> None:
-    (one,) = estimate_missing_prices((seen(vcpus=8, ram_gb=61.5),), scope(), ladder(offer("4")), TODAY)
-    kept, _ = decode_observation(one.key, encode_observation(one))
-    assert kept == one
-    assert (kept.vcpus, kept.ram_gb) == (8, 61.5)
-    assert kept.prices[-1].estimate == one.prices[-1].estimate
 
 
 def test_machines_of_the_shipped_market_are_expected_within_a_tenth() -> None:

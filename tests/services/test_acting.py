@@ -186,12 +186,6 @@ def test_an_adapter_that_breaks_after_sending_leaves_it_in_doubt() -> None:
     assert len(world.asked) == 1
 
 
-def test_a_refusal_is_a_failure_with_the_reason() -> None:
-    acted = World(obeys=lambda _: ActionResponse(said=REFUSED, why="spot machines cannot be stopped")).act()
-    assert (acted.intent.state, acted.sent) == (FAILED, True)
-    assert acted.intent.outcome == "refused: spot machines cannot be stopped"
-
-
 def test_a_refused_second_request_is_no_failure_since_the_first_may_have_worked() -> None:
     world = World(obeys=lambda _: ActionResponse(said=REFUSED))
     one = intent(state=VERIFYING, sends=1, sent_at=START - MIN)
@@ -298,14 +292,6 @@ def test_500_after_really_stopping_ends_done_with_one_act() -> None:
     assert len(world.asked) == 1
 
 
-def test_a_request_that_never_arrived_whole_is_sent_again() -> None:
-    answers = iter([ActionResponse(said=UNCLEAR, why="cut off")])
-    world = World(obeys=lambda world: next(answers, None) or world.stop_it())
-    world.act()
-    assert world.run()[-1].intent.state == DONE
-    assert len(world.asked) == 2
-
-
 def test_a_restart_after_the_act_is_never_stopped_by_it() -> None:
     world = World()
     world.act()
@@ -374,10 +360,3 @@ def test_a_crash_before_the_request_is_cancelled_where_it_holds_no_more() -> Non
     world.goes_by(2 * MIN)
     acted = world.settle()
     assert (acted.intent.state, acted.intent.outcome) == (CANCELLED, "it is still running, and it has a lease")
-
-
-def test_a_ledger_that_fails_while_settling_is_said() -> None:
-    world = crashed()
-    world.ledger.full = 0
-    world.goes_by(2 * MIN)
-    assert "the disk is full" in world.settle().broken

@@ -181,12 +181,6 @@ def test_a_bill_that_fails_is_told_once_and_tried_again_while_polls_go_on(played
     assert log.said[-1][0] == "bill_read"
 
 
-def test_a_watchdog_that_does_not_lead_asks_nothing(played: PlayedAccount) -> None:
-    played.poll()
-    make_duty(played, Told(), leads=False).run()
-    assert count_questions(played) == 0
-
-
 def test_the_duty_is_there_and_not_offline(tmp_path: Path) -> None:
     settings = check_settings(f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n', "costguard.toml")
     for offline in (False, True):
@@ -263,16 +257,6 @@ def test_what_one_account_or_a_person_read_keeps_no_other_account_from_being_ask
     clock.at += timedelta(days=1)
     duty.run()
     assert (len(first.asked), len(second.asked)) == (2, 2)
-
-
-def test_an_account_of_which_the_bill_says_nothing_is_asked_once_a_day(tmp_path: Path) -> None:
-    url, clock, account = f"sqlite:///{tmp_path}/ledger.db", Hands(NOON), DailyAccount("111122223333")
-    account.stated = []
-    duty = make_daily_duty(url, clock, Told(), account)
-    for _ in range(4):
-        duty.run()
-        clock.at += HOUR
-    assert len(account.asked) == 1
 
 
 @pytest.mark.parametrize("rig", [AwsRig, GcpRig])
@@ -385,26 +369,3 @@ def test_a_watchdog_killed_while_it_writes_a_bill_leaves_nothing_of_it_and_asks_
     assert count_counting_lines(doubtful) == MANY_DAYS * MACHINES + 2
     assert compute_cost() != before, "its lines settle what was in doubt"
     assert check_ledger(doubtful) == []
-
-
-def test_a_contradiction_is_logged_once_for_each_resource_and_day(tmp_path: Path) -> None:
-    url, clock, log = f"sqlite:///{tmp_path}/ledger.db", Hands(FIRST + timedelta(days=5)), Told()
-    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record_polls([poll(at, machine(started_at=FIRST)) for at in range(120, 1600, 4)])
-        ledger.record_polls([poll(1602), poll(1604), poll(6000)])
-    account, lines = DailyAccount("lab", "acme"), [line(0, "12")]
-    account.stated = lines
-    rules = {
-        **RULES,
-        "acme": replace(get_billing_rule(RULES, "acme"), bill=BillTerms(asked="daily", step_s=86400, settles_s=86400)),
-    }
-    duty = make_daily_duty(url, clock, log, account, rules=rules)
-    told = list[list[str]]()
-    for _ in range(4):
-        duty.run()
-        told.append([facts["first_day"] for event, facts in log.said if event == "bill_contradicts"])
-        clock.at += timedelta(days=1)
-        lines[1:] = [line(1, "0.1")] if len(told) == 2 else lines[1:]
-    assert len(account.asked) == 4
-    assert told == [["2026-11-01"]] * 2 + [["2026-11-01", "2026-11-02"]] * 2
-    assert "discount" in next(facts["why"] for event, facts in log.said if event == "bill_contradicts")

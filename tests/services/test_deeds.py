@@ -302,18 +302,6 @@ def test_what_waits_for_room_goes_on_waiting_and_is_cancelled_once_its_reason_is
     assert states(moment.book)["i-2"] != "cancelled"
 
 
-def test_what_somebody_freezes_while_it_waits_is_cancelled_with_the_reason(moment: Moment) -> None:
-    machines = three()
-    rack = Rack(*machines)
-    goes(moment.book, rack, machines, NOW)
-    freeze = Override(id="f", what=FREEZE, who="ada", why="a demo", at=NOW, until=NOW + timedelta(hours=1))
-    goes(moment.book, rack, machines[1:], NOW + MIN, first="", frozen=freeze)
-    found = {one.life.key.id: one for one in moment.book.load_intents_since(NOW)}
-    assert {name: one.state for name, one in found.items()} == {"i-1": "verifying", "i-2": "cancelled", "i-3": "cancelled"}
-    assert "ada" in found["i-2"].outcome
-    assert rack.asked == ["i-1"]
-
-
 def test_what_holds_one_policy_cancels_no_act_of_another(moment: Moment) -> None:
     machines, other = three()[:1], replace(RULE, name="others")
     goes(moment.book, Rack(*machines), machines, NOW - MIN, acts=0, first="")
@@ -373,13 +361,3 @@ def test_a_stop_that_a_later_listing_shows_is_done_without_asking(moment: Moment
     assert deeds.confirm_all(moment.book.load_intents_since(NOW), [later])
     assert states(moment.book) == {"i-1": "done"}
     assert len(rack.looked) == sent
-
-
-def test_a_listing_from_before_a_request_is_not_believed_and_the_machine_is_looked_up(moment: Moment) -> None:
-    machines = three()[:1]
-    rack = Rack(*machines)
-    goes(moment.book, rack, machines, NOW)
-    sent = len(rack.looked)
-    older = replace(machines[0], seen_at=NOW - MIN)
-    deeds_of(moment.book, rack, [older], NOW + MIN).confirm_all(moment.book.load_intents_since(NOW), [older])
-    assert len(rack.looked) == sent + 1

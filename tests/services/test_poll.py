@@ -231,11 +231,3 @@ def test_what_is_really_gone_is_settled_at_once() -> None:
     done = poll_sources([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "complete"
     assert sorted(span.key.id for span in done.accrued[0].closed) == list(NAMES)
-
-
-def test_without_single_look_ups_too_much_gone_is_never_believed() -> None:
-    cloud, ledger = Cloud([ALL, *[Complete(())] * 9]), Memory()
-    for _ in range(10):
-        done = poll_sources([cloud], ledger, Hands())
-    assert done.accrued[0].outcome == "partial"
-    assert all(known.open for known in ledger.states[SCOPE].resources.values())

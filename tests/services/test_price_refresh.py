@@ -124,19 +124,6 @@ def test_a_watchdog_that_is_restarted_each_minute_tries_no_more_often(world: Wor
     assert failures == len(world.refreshes) == 4
 
 
-def test_after_a_success_failures_are_forgotten(world: World) -> None:
-    world.wrong = NoAnswerError("no source returned a price")
-    duty = world.watch()
-    assert world.run(duty, 4 * HOUR) == 3
-    world.wrong = None
-    world.run(duty, 20 * HOUR)
-    world.wrong = NoAnswerError("no source returned a price")
-    world.refreshes.clear()
-    world.run(duty, 14 * HOUR)
-    gaps = [round((b - a) / HOUR) for a, b in zip(world.refreshes, world.refreshes[1:], strict=False)]
-    assert gaps[:2] == [1, 2]
-
-
 def test_what_a_source_raises_that_is_no_error_of_ours_is_raised_too(world: World) -> None:
     world.wrong = SystemExit(3)
     duty = world.watch()
@@ -154,14 +141,6 @@ def test_a_clock_that_jumps_forth_and_back_causes_no_storm(world: World) -> None
         world.now += (3 if number % 2 == 0 else -3) * DAY
         world.run(duty, timedelta(minutes=1))
     assert len(world.refreshes) <= 1 + 4 * HOUR / PAUSE_AFTER_SUCCESS
-
-
-def test_a_refresh_that_was_dated_by_a_wrong_clock_does_not_stop_later_ones(world: World) -> None:
-    world.now = MONDAY + 1000 * DAY
-    world.run(world.watch(), timedelta(minutes=2))
-    world.now = MONDAY
-    world.run(world.watch(), timedelta(minutes=2))
-    assert [at.year for at in world.refreshes] == [2029, 2026]
 
 
 def test_a_slow_refresh_holds_nothing_back_and_is_not_started_twice(world: World) -> None:

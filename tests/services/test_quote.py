@@ -197,21 +197,6 @@ def test_a_job_too_large_for_one_machine_is_spread_over_joined_ones_within_the_l
     assert capped.options == ()
 
 
-def test_offloading_is_refused_where_the_host_has_too_little_memory(tmp_path: Path) -> None:
-    job = parse_job(TABLE | {"method": "full", "parallel": {"offload": "optimizer"}}, FACTS.get_architecture("llama-3.1-8b"))
-    small, large, unknown = (offer("aws", "H100-SXM", "3", name=str(gb), ram_gb=gb, region=str(gb)) for gb in (16, 2000, None))
-    for one, kept in ((small, 0), (large, 1), (unknown, 1)):
-        answer = asked(tmp_path, [one], job)
-        assert len(answer.options) == kept
-        assert sum("host memory" in r.reason for r in answer.refused) == 1 - kept
-
-
-def test_a_split_that_suits_no_number_of_gpus_is_the_users_mistake(tmp_path: Path) -> None:
-    job = parse_job(TABLE | {"parallel": {"tp": 3}}, FACTS.get_architecture("llama-3.1-8b"))
-    with pytest.raises(InputError, match=r"parallel\.tp"):
-        asked(tmp_path, list(SHOP), job)
-
-
 def test_a_split_that_suits_some_machines_is_refused_on_the_others(tmp_path: Path) -> None:
     job = parse_job(TABLE | {"parallel": {"tp": 4}}, FACTS.get_architecture("llama-3.1-8b"))
     answer = asked(tmp_path, [offer("aws", "H100-SXM", "3", count=n, region=str(n)) for n in (1, 2, 4, 8)], job)
@@ -243,24 +228,6 @@ def test_words_written_one_sequence_at_a_time_by_assumption_are_warned_of(tmp_pa
     assert not told(JOB)
     read = parse_job(table | {"model": "qwen3-embedding-8b"}, FACTS.get_architecture("qwen3-embedding-8b"))
     assert not told(read)
-
-
-def test_the_option_nearest_to_a_cap_is_named_with_all_its_machines(tmp_path: Path) -> None:
-    limits = JobLimits(max_usd=Money.parse("0.01"))
-    on = Hardware(gpu=FACTS.get_gpus()["RTX-4090"], gpu_count=1, nodes=3)
-    answer = asked(tmp_path, [offer("runpod", "RTX-4090", "0.34")], dataclasses.replace(JOB, limits=limits), on=on)
-    assert answer.options == ()
-    assert answer.advice[0].startswith("the cheapest that fits is RTX-4090 x1 x3 nodes: $")
-
-
-def test_guidance_is_told_beside_assumed_passes_of_a_model_that_is_not_distilled(tmp_path: Path) -> None:
-    def told(model: str, **stated: object) -> list[str]:
-        job = parse_job({"method": "inference", "images": 1000, **stated}, FACTS.get_architecture(model))
-        return [w for w in asked(tmp_path, list(SHOP), job).warnings if "guidance" in w]
-
-    assert told("sdxl") == ["classifier-free guidance doubles the passes: write denoising_steps = 100 if the pipeline uses it"]
-    assert told("sdxl", denoising_steps=30) == []
-    assert told("flux-1-schnell") == []
 
 
 JOBS: dict[str, dict[str, object]] = {

@@ -23,9 +23,8 @@ from costguard.services.guarding.dispatch import OutboxDispatcher, open_dispatch
 from costguard.services.report.report_delivery import QueuedReports, compose_report_messages, queue_due_reports
 from costguard.settings import Settings, check_settings
 from costguard.values.instant import from_micros
-from tests.fakes.server import Hands, serving
+from tests.fakes.server import Hands
 from tests.golden.test_golden import polls
-from tests.providers.transport.wires import Told
 from tests.smtp import PASSWORD, Post, post_office
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -135,16 +134,6 @@ def test_last_months_report_comes_on_the_first_at_its_hour_once(office: Office, 
     assert "Sent now because it is due, at 2026-11-01 08:00 CET." in text_of(post)
     assert [one.get_filename() for one in letter.iter_attachments()] == ["costguard-2026-10.html"]
     assert office.made == 1
-
-
-def test_a_first_start_sends_nothing_of_the_past(office: Office) -> None:
-    """Its ledger may hold years: who configures it on the second of November gets November's report first."""
-    new = replace(office.settings.reports[0], name="new")
-    office.settings = replace(office.settings, reports=(*office.settings.reports, new))
-    office.hands.at = DUE + DAY
-    came = office.look()
-    assert came.seen == (new,)
-    assert [(schedule.name, owed.of.label) for schedule, owed in came.put] == [("month", "2026-10")]
 
 
 def test_a_watchdog_that_was_down_sends_it_late_and_says_so(office: Office, post: Post) -> None:
@@ -271,28 +260,6 @@ def test_what_was_sent_keeps_no_copy_of_the_page_and_no_secret_in_the_ledger(off
     assert PASSWORD not in str(payload)
 
 
-def test_a_webhook_gets_the_figures_and_the_console_the_letter(
-    office: Office, capsys: pytest.CaptureFixture[str], post: Post
-) -> None:
-    cloud = Told()
-    with serving(cloud) as address:
-        [report] = office.settings.reports
-        office.settings = replace(office.settings, reports=(replace(report, channels=(f"{address}/hook", "console")),))
-        office.hands.at = DUE
-        office.look()
-        assert len(office.postman().deliver().sent) == 2
-    [asked] = cloud.asked
-    said = asked.json()
-    assert (said["schema"], said["why_now"], said["severity"]) == ("costguard.message/1", "due", "info")
-    [enclosed] = said["enclosed"]
-    assert (enclosed["name"], enclosed["media"], enclosed["json"]["schema"]) == (
-        "report.json", "application/json", "costguard.report/1",
-    )  # fmt: skip
-    assert enclosed["json"]["period"]["label"] == "2026-10"
-    assert "Dearest, 1: " in capsys.readouterr().err
-    assert post.letters == []
-
-
 def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Office) -> None:
     [report] = office.settings.reports
     office.settings = replace(office.settings, reports=(replace(report, name="first"), report))
@@ -309,17 +276,6 @@ def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Offic
     assert [schedule.name for schedule, _ in came.put] == ["month"]
     assert [schedule.name for schedule, _ in came.failed] == ["first"]
     assert [schedule.name for schedule, _ in office.look().put] == ["first"]
-
-
-def test_one_that_was_taken_out_and_comes_back_owes_nothing_of_the_time_between(office: Office) -> None:
-    kept = office.settings
-    office.settings = replace(kept, reports=())
-    office.look()
-    office.settings = kept
-    office.hands.at = DUE + DAY
-    assert office.look().put == ()
-    office.hands.at = datetime(2026, 12, 1, 7, tzinfo=UTC)
-    assert [owed.of.label for _, owed in office.look().put] == ["2026-11"]
 
 
 def test_a_mark_of_a_wrong_clock_does_not_hold_reports_back_for_a_year(office: Office) -> None:

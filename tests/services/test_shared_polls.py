@@ -247,17 +247,6 @@ def test_the_late_record_of_a_poll_that_was_ended_is_refused(town: Town) -> None
     assert asked_of(town.url, "SELECT sum(polls) FROM coverage") == len(town.polled)
 
 
-def test_one_that_was_given_up_begins_anew(town: Town) -> None:
-    """As after a suspension that was longer than what it may be silent."""
-    one = town.join()
-    town.wait_for_rounds(1)
-    town.run_sql("DELETE FROM costguard_jobs.procrastinate_workers")
-    town.wait_for_rounds(3)
-    town.run_sql("DROP SCHEMA costguard_jobs CASCADE")  # as in a ledger that was restored: numbers of jobs begin anew
-    dropped_at = datetime.now(UTC)
-    town.wait(lambda: all(view.at > dropped_at for view in one.store.load_views({}, one.accounts).values()))
-
-
 def test_a_watchdog_that_the_ledger_refuses_polls_nothing(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     one, refused = town.join(), threading.Event()
     town.wait_for_rounds(1)
@@ -378,15 +367,6 @@ def become_newer(version: pytest.MonkeyPatch, folder: Path) -> None:
 def asked_of(url: str, sql: str) -> int:
     ((found,),) = asked(url, lambda ask: ask(sql, ()))
     return int(found)
-
-
-def test_accounts_that_nobody_polled_are_told_of_and_never_taken_for_empty(town: Town) -> None:
-    one = town.join(start=False)
-    assert one.list_unreached() == ()
-    one._began -= 3 * one.every
-    assert {scope.why for scope in one.list_unreached()} == {"no watchdog has polled it yet"}
-    assert len(one.list_unreached()) == ACCOUNTS
-    assert one.collect_poll_results(NOTHING).handling == {}
 
 
 def test_what_a_poll_saw_comes_through_the_ledger_whole() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from costguard.errors import InputError
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
 from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, SimulatedStop, Simulation, sum_cost_intervals
@@ -150,30 +149,3 @@ def test_looking_only_where_something_may_change_comes_to_what_every_step_does(t
     outcome = played(tmp_path, events, end="17:45")
     seldom, always = simulated(outcome), simulated(outcome, every_step=True)
     assert seldom == always
-
-
-def test_a_growing_condition_comes_to_what_every_step_does(tmp_path: Path) -> None:
-    grows = """
-[[policy]]
-name = "old"
-when = 'uptime > duration("40m") || waste > usd(20)'
-for = "10m"
-then = [{ do = "notify" }, { after = "10m", do = "stop" }]
-"""
-    outcome = played(tmp_path, QUIET, end="17:45")
-    seldom = simulated(outcome, policies=grows)
-    assert seldom.stops
-    assert seldom == simulated(outcome, policies=grows, every_step=True)
-
-
-def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) -> None:
-    outcome = played(tmp_path, QUIET, end="16:20")
-    story = outcome.stage.story
-    early = Period(start=story.start - timedelta(days=9), end=story.start - timedelta(days=8))
-    nothing = SimulationFacts(lags={}, handling={}, billing={})
-    with (
-        LedgerReader(outcome.stage.ledger_url) as reader,
-        reader.snapshot() as ask,
-        pytest.raises(InputError, match="this period"),
-    ):
-        simulate_policies(HistoryReader(ask), GuardConfig(admin_route=True), early, story.end, nothing)

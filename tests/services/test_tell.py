@@ -99,27 +99,12 @@ def test_where_no_other_try_helps_it_goes_through_the_console_at_once() -> None:
     assert told.title == "[not sent to slack: the channel was told to fail] m1 is idle"
 
 
-def test_a_message_of_a_channel_that_is_gone_goes_through_the_console() -> None:
-    office = Office(Box([message(channel="gone")]))
-    office.postman().deliver()
-    assert "no channel of this name" in office.console.messages[0].title
-
-
 def test_a_message_that_is_a_day_old_is_given_up() -> None:
     office = Office(Box([message()]))
     office.slack.fail(9)
     office.hands.at += timedelta(hours=24)
     office.postman().deliver()
     assert len(office.console.messages) == 1
-
-
-def test_one_that_was_tried_too_often_goes_through_the_console_once() -> None:
-    office = Office(Box([message()]))
-    office.slack.fail(99)
-    postman = office.postman()
-    for _ in minutes(office.hands, 20):
-        postman.deliver()
-    assert (len(office.slack.tries), len(office.console.messages)) == (5, 1)
 
 
 def test_a_channel_that_hangs_holds_up_no_other_and_is_tried_again() -> None:

@@ -20,7 +20,7 @@ import costguard as package
 from costguard.errors import InputError
 from costguard.services.run_jobs import machine_shutdown
 from costguard.services.run_jobs.terms import _compute_tokens_per_step
-from costguard.services.run_jobs.tracked_run import TrackedRun, find_listener, read_peak_memory_gib
+from costguard.services.run_jobs.tracked_run import TrackedRun, find_listener
 from tests.conftest import Command
 from tests.sizing.test_passes import job, placed
 
@@ -115,16 +115,6 @@ def test_it_stops_at_its_own_cap(cap: dict[str, Any], steps: int, make: Make, ca
         assert run._step == steps
         assert run.should_stop is bool(cap)
     assert ("the cap is reached after 30.0 min, $0.1700: stopping" in capsys.readouterr().err) is bool(cap)
-
-
-def test_an_unknown_price_is_said_beside_a_cap_and_nothing_is_stopped_for_it(
-    make: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, clock = make(job=None, rate=None, max_usd=1, steps=100)
-    with run:
-        train(run, clock, 100, 3600.0)
-        assert run.should_stop is False
-    assert "not checked: the price is unknown" in capsys.readouterr().err
 
 
 def test_an_agent_gets_the_steps_and_measures_them(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,23 +326,6 @@ def test_a_callback_with_accumulated_gradients_learns_what_was_trained(name: str
     assert run is not None
     assert run.learnt is not None
     assert run.learnt.tokens_per_s == pytest.approx(4096, rel=0.01), run.learnt.unfit
-
-
-def test_peak_memory_of_the_gpus_becomes_part_of_what_is_learnt(
-    make: Make, costguard: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peaks = {0: 9 * 2**30, 1: 17 * 2**30}
-    cuda = SimpleNamespace(is_available=lambda: True, device_count=lambda: 2, max_memory_allocated=peaks.get)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    assert read_peak_memory_gib() == 17
-    monkeypatch.setattr("costguard.services.run_jobs.terms._list_local_gpus", lambda: ["NVIDIA GeForce RTX 4090"])
-    run, clock = make(steps=3000)
-    with run:
-        train(run, clock, 600, 6.0)
-    shown = costguard("calibrate", "--show", "--json").data["families"]
-    assert {one["measure"] for one in shown} == {"speed", "memory"}
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace()))
-    assert read_peak_memory_gib() is None
 
 
 @pytest.fixture
