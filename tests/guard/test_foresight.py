@@ -289,14 +289,7 @@ def accept(*budgets: Budget) -> list[Override]:
         (replace(CAP, warn=()), True),
     ],
     ids=[
-        "as it was",
-        "raised",
-        "a tenth",
-        "other money",
-        "loses data",
-        "other machines",
-        "other name",
-        "soft",
+        *("as it was", "raised", "a tenth", "other money", "loses data", "other machines", "other name", "soft"),
         "other warnings",
     ],
 )

@@ -248,14 +248,8 @@ def test_h25_what_people_hold_back_needs_no_yes() -> None:
 
 KEPT = {
     *(
-        "breaker_share",
-        "breaker_window",
-        "breaker_recovery",
-        "breaker_asks",
-        "breaker_lasts",
-        "clock_limit",
-        "gap_polls",
-        "caps",
+        *("breaker_share", "breaker_window", "breaker_recovery", "breaker_asks", "breaker_lasts", "clock_limit"),
+        *("gap_polls", "caps"),
     ),
 }
 """Fields that hold nothing back by themselves in a replay: the breaker never opens, and no gap or clock jump is recorded."""

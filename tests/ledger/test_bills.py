@@ -310,13 +310,9 @@ EDITS = (
     "UPDATE bill_line SET nano = 1",
     "UPDATE bill_line SET replaced_us = 2, replaced_by = 1, replaced_why = 'again' WHERE replaced_us IS NOT NULL",
     "UPDATE bill_line SET replaced_us = NULL, replaced_by = NULL, replaced_why = NULL WHERE replaced_us IS NOT NULL",
-    "DELETE FROM bill_line",
-    "UPDATE bill_import SET lines = 0",
-    "DELETE FROM bill_import",
-    "UPDATE reconciliation SET outcome = 'within'",
-    "DELETE FROM reconciliation",
-    "UPDATE bill_adjustment SET nano = 0",
-    "DELETE FROM bill_adjustment",
+    *("DELETE FROM bill_line", "UPDATE bill_import SET lines = 0", "DELETE FROM bill_import"),
+    *("UPDATE reconciliation SET outcome = 'within'", "DELETE FROM reconciliation"),
+    *("UPDATE bill_adjustment SET nano = 0", "DELETE FROM bill_adjustment"),
 )
 
 

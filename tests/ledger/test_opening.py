@@ -346,17 +346,9 @@ def test_on_a_full_disk_a_write_fails_whole_and_the_ledger_goes_on(small_disk: P
 @pytest.mark.parametrize(
     "wrong",
     [
-        "",
-        "ledger.db",
-        "sqlite://",
-        "sqlite:///",
-        "sqlite:///:memory:",
-        "mysql://u:geheim@host/db",
-        "postgresql+asyncpg://u:geheim@host/db",
-        "postgresql://u:geheim@host",
-        "postgresql://u:geheim@host:port/db",
-        "u:geheim@host/db",
-        "sqlite:///a\0b",
+        *("", "ledger.db", "sqlite://", "sqlite:///", "sqlite:///:memory:", "mysql://u:geheim@host/db"),
+        *("postgresql+asyncpg://u:geheim@host/db", "postgresql://u:geheim@host", "postgresql://u:geheim@host:port/db"),
+        *("u:geheim@host/db", "sqlite:///a\0b"),
     ],
 )
 def test_what_names_no_ledger_is_a_slip_of_the_pen(wrong: str) -> None:

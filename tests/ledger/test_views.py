@@ -67,28 +67,12 @@ def test_no_column_of_any_view_is_a_float(engine: Engine) -> None:
 def test_spans_are_readable(engine: Engine) -> None:
     closed, going = rows(engine, "SELECT * FROM v_spans ORDER BY span_id")
     shown = (
-        "id",
-        "gpu",
-        "gpu_count",
-        "start_at",
-        "end_at",
-        "seconds",
-        "price_expected",
-        "expected",
-        "expected_nano",
+        *("id", "gpu", "gpu_count", "start_at", "end_at", "seconds", "price_expected", "expected", "expected_nano"),
         "presence",
     )
     assert [closed[name] for name in shown] == [
-        "i-1",
-        "H100-80GB-SXM",
-        "0.125",
-        "2026-11-20T22:00:00.000000Z",
-        "2026-11-21T01:00:00.000000Z",
-        "10800.000000",
-        "1.234567891",
-        "3.703703673",
-        3_703_703_673,
-        "seen",
+        *("i-1", "H100-80GB-SXM", "0.125", "2026-11-20T22:00:00.000000Z", "2026-11-21T01:00:00.000000Z", "10800.000000"),
+        *("1.234567891", "3.703703673", 3_703_703_673, "seen"),
     ]
     assert [going[name] for name in ("end_at", "seconds", "low", "expected", "high", "high_nano")] == [None] * 6
 

@@ -368,12 +368,9 @@ def test_a_slip_anywhere_else_says_where(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general",
-        "mailto://user:pass@gmail.com",
-        "ntfy://topic",
-        "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX",
-        "https://user:pass@example.com/x",
-        "https://example.com/x?token=abc",
+        *("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general", "mailto://user:pass@gmail.com"),
+        *("ntfy://topic", "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"),
+        *("https://user:pass@example.com/x", "https://example.com/x?token=abc"),
         "https://discord.com/api/webhooks/123456789012345678/abcDEF-1_2",
         "https://hc-ping.com/0b2c1a9e-7f3d-4a55-9e0f-0123456789ab",
     ],
