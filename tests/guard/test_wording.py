@@ -14,7 +14,6 @@ from costguard.budgets.hold import Hold
 from costguard.guard.alerts import alert, fleet, watchdog
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, Notification
 from costguard.guard.alerts.denial import build_denial, build_denial_alert
-from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.guard.alerts.fleet import explain_cap
 from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.cap_forecast import CapForecast, forecast_cap

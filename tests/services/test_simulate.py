@@ -80,8 +80,14 @@ def test_a_replay_of_what_the_guard_did_stops_at_the_same_minute(tmp_path: Path)
     assert stop.false_stop == NOT_KNOWN  # it was really stopped, so nobody can say whether it would have worked
 
 
-def test_an_idle_machine_that_nobody_stopped_is_saved_net_of_its_disk(tmp_path: Path) -> None:
-    found = simulated(played(tmp_path, QUIET))
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> StoryOutcome:
+    """An idle machine that nobody guards."""
+    return played(tmp_path_factory.mktemp("quiet"), QUIET)
+
+
+def test_an_idle_machine_that_nobody_stopped_is_saved_net_of_its_disk(quiet: StoryOutcome) -> None:
+    found = simulated(quiet)
     stop = only(found)
     assert (stop.since, stop.told_at, stop.at) == (at("16:10"), at("16:30"), at("16:40"))
     assert (stop.until, stop.false_stop) == (at("18:30"), NO)
@@ -109,7 +115,7 @@ def test_a_machine_that_idles_again_after_it_worked_is_wanted_again_and_nothing_
 
 
 def test_what_was_kept_or_protected_is_held_back_and_by_whom(tmp_path: Path) -> None:
-    outcome = played(tmp_path, QUIET + "  16:20  protect box\n", guarded=True, end="17:10")
+    outcome = played(tmp_path, QUIET + "  16:20  protect box\n", guarded=True, end="16:50")
     found = simulated(outcome)
     assert found.stops == ()
     (held,) = found.policies[0].held
@@ -118,26 +124,25 @@ def test_what_was_kept_or_protected_is_held_back_and_by_whom(tmp_path: Path) -> 
 
 
 def test_a_machine_that_nobody_measures_is_blind_and_never_stopped(tmp_path: Path) -> None:
-    found = simulated(played(tmp_path, "  16:10  box no signal\n", end="17:30"))
+    found = simulated(played(tmp_path, "  16:10  box no signal\n", end="17:00"))
     assert found.stops == ()
     assert found.policies[0].blind.total > timedelta(minutes=30)
     assert found.policies[0].blind.reasons
 
 
-def test_a_fact_that_history_lacks_is_unknown_and_said(tmp_path: Path) -> None:
+def test_a_fact_that_history_lacks_is_unknown_and_said(quiet: StoryOutcome) -> None:
     asks = """
 [[policy]]
 name = "poor"
 when = 'runway < duration("6h")'
 then = [{ do = "notify" }, { after = "10m", do = "stop" }]
 """
-    found = simulated(played(tmp_path, QUIET, end="17:00"), policies=asks)
+    found = simulated(quiet, policies=asks)
     assert found.stops == ()
     assert any("runway" in told for told in found.not_replayed)
 
 
 CHANGES = (
-    QUIET,
     QUIET + "  17:00  box busy\n",
     QUIET + "  16:45  box busy\n  17:00  box quiet\n",
     "  16:10  box no signal\n  16:40  box quiet\n",
@@ -146,6 +151,6 @@ CHANGES = (
 
 @pytest.mark.parametrize("events", CHANGES)
 def test_looking_only_where_something_may_change_comes_to_what_every_step_does(tmp_path: Path, events: str) -> None:
-    outcome = played(tmp_path, events, end="17:45")
+    outcome = played(tmp_path, events, end="17:20")
     seldom, always = simulated(outcome), simulated(outcome, every_step=True)
     assert seldom == always
