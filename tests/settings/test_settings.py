@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,6 @@ from costguard.errors import InputError
 from costguard.settings import LARGEST_FILE, read_settings, read_table
 from tests import shop
 from tests.conftest import Command
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and nothing of the developer's own settings."""
-    for name in [name for name in os.environ if name.startswith("COSTGUARD_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
 
 
 def wrote(path: Path, market: str) -> str:

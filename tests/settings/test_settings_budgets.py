@@ -56,16 +56,6 @@ labels = { Team = ["a", "b"], project = "x" }
 """
 
 
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and nothing of the developer's own settings."""
-    for name in [name for name in os.environ if name.startswith("COSTGUARD_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
-
-
 def settings(text: str) -> Settings:
     """What the file `costguard.toml` with this text says."""
     Path("costguard.toml").write_text(text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -16,9 +14,9 @@ from costguard.errors import InputError
 from costguard.guard.alerts.alert import AlertRoute
 from costguard.guard.escalation import Hook
 from costguard.guard.policy import Exemption, OffWindow, PolicyStep, PolicyTarget, Rails, Schedule
-from costguard.settings import Settings, read_settings
 from costguard.settings.notify import resolve_address
 from costguard.settings.policies import SCHEDULE_CONDITION
+from tests.settings.test_settings_budgets import refused, settings
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -61,29 +59,6 @@ off = ["mon-fri 20:00-08:00", "sat-sun", "wed,fri-sat 12:30-24:00"]
 holidays = [2026-12-25]
 exemptions = [{ start = 2026-11-24T18:00:00, end = 2026-11-26, why = "release" }]
 """
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and nothing of the developer's own settings."""
-    for name in [name for name in os.environ if name.startswith("COSTGUARD_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
-
-
-def settings(text: str) -> Settings:
-    """What the file `costguard.toml` with this text says."""
-    Path("costguard.toml").write_text(text)
-    return read_settings(None)
-
-
-def refused(text: str) -> str:
-    """What the refusal of a file with this text says, without its line."""
-    with pytest.raises(InputError) as error:
-        settings(text)
-    assert len(str(error.value).splitlines()) <= 5
-    return re.sub(r" \(at line \d+\)", "", str(error.value))
 
 
 def policy(*lines: str) -> str:
