@@ -9,7 +9,6 @@ from fractions import Fraction
 from costguard.guard.action_intents import CANCELLED, DONE, FAILED, PLANNED, UNCONFIRMED
 from costguard.guard.alerts.alert import PAGE, RESOLVED, WARNING
 from costguard.guard.signals import ACTIVITY_STATES
-from costguard.testing.cloud import TerminateOnlyCloud
 from costguard.testing.doubles import RecordedNotification
 from costguard.testing.machine import COMPUTE, DISKS, SimulatedMachine
 from costguard.values.money import NANO
@@ -157,6 +156,3 @@ def _compute_saving(machine: SimulatedMachine, begin: datetime, end: datetime) -
 
 def _format_clock(at: datetime, outcome: StoryOutcome) -> str:
     return f"{at.astimezone(outcome.stage.story.zone):%a %H:%M:%S}"
-
-
-__all__ = ["TerminateOnlyCloud", "_find_ledger_faults", "_format_dollars", "_list_machines", "find_faults"]

@@ -117,7 +117,7 @@ class GuardPlayer(PollPlayer):
         super().__init__(stage)
 
     def poll(self) -> None:
-        """See `Play`. What cannot be written is as if it had not been asked."""
+        """See `PollPlayer`. What cannot be written is as if it had not been asked."""
         try:
             super().poll()
         except LedgerError:
@@ -129,7 +129,7 @@ class GuardPlayer(PollPlayer):
                 self._members[one.poll.scope] = tuple(item for item in one.poll.inventory.items if item.handling.controller)
 
     def guard(self) -> None:
-        """See `Play`; messages go out after it."""
+        """See `PollPlayer`; messages go out after it."""
         self.guarded = self._guard.run()
         self._guard.hooks.wait()  # the time of a story stands still while they run
         try:
@@ -138,13 +138,13 @@ class GuardPlayer(PollPlayer):
             return
 
     def seen(self) -> GuardResult:
-        """See `Play`."""
+        """See `PollPlayer`."""
         found = self.guarded
         works = found.survey.works if found and found.survey else {}
         return GuardResult(works=works, intents=found.intents if found else ())
 
     def wish(self, event: StoryEvent) -> StoryReply:
-        """See `Play`."""
+        """See `PollPlayer`."""
         verbs: Mapping[str, Callable[[StoryEvent], StoryReply]] = {
             "keep": self._keep,
             "hold": self._hold,
@@ -159,16 +159,16 @@ class GuardPlayer(PollPlayer):
             return StoryReply(done=False, text=str(error))
 
     def fill(self, *, full: bool) -> None:
-        """See `Play`."""
+        """See `PollPlayer`."""
         self._full = self.ledger.full = self._book.full = full
 
     def close(self) -> None:
-        """See `Play`."""
+        """See `PollPlayer`."""
         self._book.close()
         super().close()
 
     def crash(self) -> None:
-        """See `Play`."""
+        """See `PollPlayer`."""
         self.close()
         self._open()
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import exp, log
 from pathlib import Path
-from typing import Protocol
 
 from costguard.errors import InputError
 from costguard.guard.action_intents import Intent
@@ -101,31 +100,6 @@ class GuardResult:
     intents: Sequence[Intent] = ()
 
 
-class StoryPlayer(Protocol):
-    """Costguard in a story. `guard` follows each `poll`; both go by `Stage.clock`."""
-
-    def poll(self) -> None:
-        """One round of polls into the ledger."""
-
-    def guard(self) -> None:
-        """One guard run."""
-
-    def wish(self, event: StoryEvent) -> StoryReply:
-        """What a person says: `event.what` is the verb, of those in `happening`."""
-
-    def seen(self) -> GuardResult:
-        """What it makes of things now."""
-
-    def crash(self) -> None:
-        """It ends without a word, and starts again on the same ledger."""
-
-    def fill(self, *, full: bool) -> None:
-        """From now on the ledger's disk is full, or not."""
-
-    def close(self) -> None:
-        """The story is over."""
-
-
 class PollPlayer:
     """Polls and measures with the real flows and the real ledger, guards nothing, and refuses what people want.
 
@@ -137,33 +111,33 @@ class PollPlayer:
         self._open()
 
     def poll(self) -> None:
-        """See `Play`."""
+        """One round of polls into the ledger."""
         from costguard.services.poll.poll import measure_activity, poll_sources
 
         self.polled = poll_sources(self.stage.clouds.values(), self.ledger, self.stage.clock)
         measure_activity(self.polled.seen, self.ledger, self.stage.clock.now())
 
     def guard(self) -> None:
-        """Nothing."""
+        """One guard run, after each `poll`; here nothing."""
 
     def wish(self, event: StoryEvent) -> StoryReply:
-        """Always no."""
+        """What a person says: `event.what` is the verb, of those in `events`; here always no."""
         return StoryReply(done=False, text=f"nobody listens to '{event.what}'")
 
     def seen(self) -> GuardResult:
-        """Nothing is seen."""
+        """What it makes of things now; here nothing."""
         return GuardResult()
 
     def crash(self) -> None:
-        """Open the ledger anew."""
+        """It ends without a word, and starts again on the same ledger."""
         self.ledger.close()
         self._open()
 
     def fill(self, *, full: bool) -> None:
-        """Nothing: the disk stays as it is."""
+        """From now on the ledger's disk is full, or not; here it stays as it is."""
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """The story is over."""
         self.ledger.close()
 
     def _open(self) -> None:
@@ -211,7 +185,7 @@ class StoryOutcome:
 
 
 def play_story(
-    story: Story, opened: Callable[[StoryStage], StoryPlayer], folder: Path, *, seed: int = 0, ledger_url: str = ""
+    story: Story, opened: Callable[[StoryStage], PollPlayer], folder: Path, *, seed: int = 0, ledger_url: str = ""
 ) -> StoryOutcome:
     """Play `story` to its end, with its ledger at `ledger_url`, or in `folder`. `seed`: of what takes a random time."""
     from tests.stories.checks import find_faults
@@ -256,7 +230,7 @@ def _advance_clocks(clocks: tuple[FakeClock, FakeClock], at: datetime) -> None:
         one.advance(by)
 
 
-def _dispatch_event(event: StoryEvent, run: StoryPlayer, outcome: StoryOutcome) -> None:
+def _dispatch_event(event: StoryEvent, run: PollPlayer, outcome: StoryOutcome) -> None:
     stage = outcome.stage
     if event.kind == PERSON:
         outcome.replies.append((event.at, event, run.wish(event)))
@@ -270,7 +244,7 @@ def _dispatch_event(event: StoryEvent, run: StoryPlayer, outcome: StoryOutcome) 
         stage.notifier.fail_between(event.at, event.until)
 
 
-def _update_disk(run: StoryPlayer, story: Story, at: datetime, *, was: bool) -> bool:
+def _update_disk(run: PollPlayer, story: Story, at: datetime, *, was: bool) -> bool:
     """Whether the ledger's disk is full at `at`; `run` is told where that is new."""
     full = any(one.what == "full" and one.until and one.at <= at < one.until for one in story.events)
     if full != was:

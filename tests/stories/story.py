@@ -9,17 +9,8 @@ from costguard.metering.observation import Handling
 from costguard.testing.machine import SimulatedDisk
 from costguard.values.money import Money
 
-MEASURES, TURNS, LABEL, ANSWER, LISTING, PERSON, SURROUNDINGS, REPLACED, PRICE = (
-    "measures",
-    "turns",
-    "label",
-    "answer",
-    "listing",
-    "person",
-    "surroundings",
-    "replaced",
-    "price",
-)
+MEASURES, TURNS, LABEL, ANSWER, LISTING = "measures", "turns", "label", "answer", "listing"
+PERSON, SURROUNDINGS, REPLACED, PRICE = "person", "surroundings", "replaced", "price"
 """Kinds of events: what a machine measures, that it is started or stopped by hand, its labels, how it takes acts, what is wrong
 with a listing, what a person says, what is wrong around costguard, that a controller brings up another one, what it costs."""
 LOOK = "look"

@@ -21,7 +21,6 @@ _TOKENS = re.compile(r'"[^"]*"|\'[^\']*\'|\S+')
 _PARTS = re.compile(r'(?:"[^"]*"|\'[^\']*\'|[^,"\'])+')
 _DAY = r"(?:mon|tue|wed|thu|fri|sat|sun|day \d+|\d{4}-\d\d-\d\d)"
 MOMENT = re.compile(rf"(?:(?P<day>{_DAY}) )?(?P<clock>\d\d:\d\d(?::\d\d)?)|\+(?P<after>[0-9.dhms]+)", re.IGNORECASE)
-_WHEN_PATTERN = re.compile(rf"(?P<one>{MOMENT.pattern})", re.IGNORECASE)
 
 
 def build_line_error(line: int, what: str, hint: str) -> InputError:
