@@ -22,7 +22,7 @@ from tests.stories.story import PERSON, StoryEvent
 STORY = """
 title: A planned stop
 hazard: GUARD 4
-start: 2026-11-02 08:16
+start: 2026-11-02 08:04
 end: {end}
 machines
   box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, loses "1900 GB of local disk"
