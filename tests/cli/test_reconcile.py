@@ -163,17 +163,6 @@ def test_a_focus_export_of_gcp_is_the_charges(costguard: Command, serve: Callabl
     assert (one["added"], one["replaced"]) == (0, 0), "what was asked for and the file it stands in are one statement"
 
 
-def test_the_simulated_clouds_are_held_against_their_own_bill(costguard: Command, tmp_path: Path) -> None:
-    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n[providers.sim]\n')
-    assert costguard("status").code == 0
-    ran = costguard("reconcile", "--json")
-    assert ran.code in (0, 3), ran.err
-    seen = {one["provider"]: one for one in ran.data["accounts"]}
-    assert set(seen) <= {"sim-aws", "sim-gcp", "sim-runpod", "sim-lambda", "sim-vast"}
-    assert seen
-    assert "RATE" not in {cause["cause"] for one in seen.values() for cause in one["causes"]}
-
-
 def test_a_cloud_without_a_bill_and_one_that_fails_are_said(costguard: Command, serve: Callable[..., None]) -> None:
     runpod = RunpodRig()
     serve(LambdaRig(), runpod)

@@ -304,16 +304,17 @@ def test_a_bill_is_not_read_into_a_ledger_of_before(costguard: Command, tmp_path
 
 
 def test_hostile_strings_are_shown_without_any_effect(lab: Callable[..., Ran], tmp_path: Path) -> None:
+    some = CORPUS[::4]
     rows = [
         row(number, ResourceId=text_, ChargeDescription=text_, SubAccountId=text_, RegionId=text_)
-        for number, text_ in enumerate(one.replace("\0", "") for one in CORPUS)
+        for number, text_ in enumerate(one.replace("\0", "") for one in some)
     ]
     data = json.dumps(rows)
-    for form in ("", "--json", "--csv", "--markdown"):
+    for form in ("", "--csv"):
         ran = lab(data, *filter(None, (form,)), name="bill.json")
         assert ran.code == 3, ran.err[:500]
         assert acts(ran.out + ran.err) == set(), form
-    assert len(lines(tmp_path)) > len(CORPUS) // 2
+    assert len(lines(tmp_path)) > len(some) // 2
     hostile = "=cmd| C calc!A0 \x1b[31m\u202e.csv"
     ran = lab(data, name=hostile)
     assert acts(ran.out + ran.err) == set()

@@ -89,6 +89,7 @@ def test_without_a_terminal_it_is_refused_before_anything_is_held(bench: Bench, 
     assert not (bench.folder / "ledger.db").exists() or bench.holds() == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("answer", "status"), [(b"y\n", 0), (b"\n", 3)])
 def test_a_person_is_asked_and_what_they_type_next_is_the_programs(bench: Bench, answer: bytes, status: int) -> None:
     command = bench.command("--rate", "2.49", "--id-of-job", "d", "--", "sh", "-c", "read line; echo it read $line")

@@ -8,9 +8,10 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,10 +21,12 @@ from costguard.data import ShippedFacts
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
+from costguard.services.run_jobs import job_run, machine_shutdown
 from costguard.system.child.process import list_attempt_processes
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.cli.ran import Bench
+from tests.conftest import Command, Ran
 from tests.system.child.terminals import terminal
 from tests.system.child.test_notices import ACTION, metadata
 
@@ -189,6 +192,20 @@ sys.exit(run_cli(["run", *sys.argv[1:]]))
 POD = ResourceKey("runpod", "main", "EU-RO-1", "k3v9x2m0000000")
 
 
+@pytest.fixture
+def soon(bench: Bench, costguard: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """`costguard run` of this process, as SOON has it."""
+    monkeypatch.setattr(job_run, "perform_end_action", partial(machine_shutdown.perform_end_action, seconds=1))
+    monkeypatch.setattr(machine_shutdown, "find_others", lambda _: iter(()))
+
+    def run(variables: Mapping[str, str], *words: str) -> Ran:
+        for name, value in (bench.env | variables).items():
+            monkeypatch.setenv(name, value)
+        return costguard("run", *words)
+
+    return run
+
+
 def test_any_key_keeps_the_machine(bench: Bench) -> None:
     asked: list[str] = []
     with runpod(asked) as variables:
@@ -202,18 +219,18 @@ def test_any_key_keeps_the_machine(bench: Bench) -> None:
     assert "stop" not in asked
 
 
-def test_nobody_keeps_it_and_it_is_stopped_once(bench: Bench) -> None:
+def test_nobody_keeps_it_and_it_is_stopped_once(bench: Bench, soon: Callable[..., Ran]) -> None:
     asked: list[str] = []
     listed(bench, POD)
     with runpod(asked) as variables:
         words = ("--yes", "--id", "train-1", "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
-        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
-    assert ran.returncode == 0, ran.stderr
+        ran = soon(variables, *words)
+    assert ran.code == 0, ran.err
     assert asked.count("stop") == 1
     assert json.loads((bench.folder / "r.json").read_text())["then"]["done"] is True
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -226,7 +243,7 @@ def test_nobody_keeps_it_and_it_is_stopped_once(bench: Bench) -> None:
 )
 @pytest.mark.parametrize("stated", [("--id", "train-1"), ()], ids=["stated", "by-its-cloud"])
 def test_what_somebody_wants_to_stay_is_not_stopped_after_the_job(
-    bench: Bench, said: tuple[str, ...], why: str, stated: tuple[str, ...]
+    bench: Bench, soon: Callable[..., Ran], said: tuple[str, ...], why: str, stated: tuple[str, ...]
 ) -> None:
     asked: list[str] = []
     listed(bench, POD)
@@ -234,32 +251,35 @@ def test_what_somebody_wants_to_stay_is_not_stopped_after_the_job(
     assert wished.returncode == 0, wished.stderr
     with runpod(asked) as variables:
         words = ("--yes", *stated, "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
-        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
-    assert ran.returncode == 0, ran.stderr
+        ran = soon(variables, *words)
+    assert ran.code == 0, ran.err
     assert "stop" not in asked
     then = json.loads((bench.folder / "r.json").read_text())["then"]
     assert (then["done"], why in then["why"]) == (False, True), then
 
 
-def test_an_id_of_another_machine_than_this_is_refused_before_anything_is_asked_of_it(bench: Bench) -> None:
+def test_an_id_of_another_machine_than_this_is_refused_before_anything_is_asked_of_it(
+    bench: Bench, soon: Callable[..., Ran]
+) -> None:
     asked: list[str] = []
     listed(bench)
     with runpod(asked) as variables:
         words = ("--yes", "--id", "train-1", "--then", "terminate", "--yes-then", "--", "true")
-        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
-    assert ran.returncode == 2, ran.stderr
-    assert "--id: is train-1 (aws/123456789012/us-east-1/i-0a1b), and this machine is runpod's k3v9x2m0000000" in ran.stderr
+        ran = soon(variables, *words)
+    assert ran.code == 2, ran.err
+    assert "--id: is train-1 (aws/123456789012/us-east-1/i-0a1b), and this machine is runpod's k3v9x2m0000000" in ran.err
     assert "terminate" not in asked
 
 
-def test_a_freeze_holds_for_a_machine_that_the_ledger_does_not_know(bench: Bench) -> None:
+def test_a_freeze_holds_for_a_machine_that_the_ledger_does_not_know(bench: Bench, soon: Callable[..., Ran]) -> None:
     asked: list[str] = []
     frozen = bench.run([sys.executable, "-m", "costguard", "freeze", "--why", "we look into it"])
     assert frozen.returncode == 0, frozen.stderr
     with runpod(asked) as variables:
         words = ("--yes", "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
-        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
-    assert (ran.returncode, "froze all acts: we look into it" in ran.stderr) == (0, True), ran.stderr
+        ran = soon(variables, *words)
+    then = json.loads((bench.folder / "r.json").read_text())["then"]
+    assert (ran.code, then["done"], "froze all acts: we look into it" in then["why"]) == (0, False, True), then
     assert "stop" not in asked
 
 
@@ -285,13 +305,18 @@ def test_what_the_job_left_running_keeps_the_machine_after_a_moment(bench: Bench
     assert "stop" not in asked
 
 
-def test_it_is_kept_after_a_failure_and_where_nothing_is_certain(bench: Bench) -> None:
+def test_it_is_kept_after_a_failure(bench: Bench, soon: Callable[..., Ran]) -> None:
     asked: list[str] = []
     with runpod(asked) as variables:
-        command = [sys.executable, "-c", SOON, "--yes", "--then", "stop", "--yes-then", "--", "false"]
-        ran = bench.run(command, env=bench.env | variables)
-        assert (ran.returncode, "is not done: the job ended with status 1" in ran.stderr) == (1, True), ran.stderr
-        always = bench.run([*command[:4], "--then-always", *command[4:]], env=bench.env | variables)
-        assert (always.returncode, asked.count("stop")) == (1, 1), always.stderr
-    nowhere = bench.run([sys.executable, "-c", SOON, "--yes", "--then", "terminate", "--yes-then", "--", "true"])
-    assert (nowhere.returncode, "--then terminate is not done: " in nowhere.stderr) == (0, True), nowhere.stderr
+        words = ("--yes", "--then", "stop", "--yes-then", "--result", "r.json", "--", "false")
+        assert soon(variables, *words).code == 1
+        then = json.loads((bench.folder / "r.json").read_text())["then"]
+        assert (then["done"], "the job ended with status 1" in then["why"]) == (False, True), then
+        assert (soon(variables, "--then-always", *words).code, asked.count("stop")) == (1, 1)
+
+
+def test_it_is_kept_where_nothing_is_certain(bench: Bench, soon: Callable[..., Ran]) -> None:
+    words = ("--yes", "--then", "terminate", "--yes-then", "--result", "r.json", "--", "true")
+    assert soon({}, *words).code == 0
+    then = json.loads((bench.folder / "r.json").read_text())["then"]
+    assert (then["done"], "not a known machine" in then["why"]) == (False, True), then

@@ -123,6 +123,7 @@ def test_an_armed_stop_takes_the_path_of_the_command(
     assert " (mcp): the run is over" in intent.why
 
 
+@pytest.mark.sampled(2, first=1)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_client_of_the_older_protocol_is_answered_too(transport: str, costguard: Command, tmp_path: Path) -> None:
     del costguard

@@ -14,7 +14,7 @@ import pytest
 from costguard.ledger.guard import audit_check
 from tests.security import edits
 
-CHANGES = int(os.environ.get("COSTGUARD_EDITS", "250"))
+CHANGES = int(os.environ.get("COSTGUARD_EDITS", "100"))
 SEED = int(os.environ.get("COSTGUARD_EDITS_SEED", "23"))
 
 

@@ -78,6 +78,7 @@ def test_importing_all_of_costguard_touches_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words", [("--help",), ("--version",), ("quote", "--help"), ("watch", "--help"), ("providers",)], ids=" ".join
 )
@@ -89,6 +90,7 @@ def test_asking_for_help_touches_nothing(tmp_path: Path, words: tuple[str, ...])
 ASKED = (("quote", *shop.STATED), ("offers", "--top", "1"), ("size", "--model", "llama-2-7b"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("words", ASKED, ids=lambda words: words[0])
 def test_a_quote_asks_nobody_and_writes_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
     found = touched(RUN.format(list(words)), tmp_path)

@@ -109,6 +109,7 @@ def test_a_ledger_older_than_what_was_seen_only_observes_and_pages(tmp_path: Pat
     assert told[0].severity == "page"
 
 
+@pytest.mark.proof
 def test_once_somebody_says_that_it_is_meant_it_acts_again(tmp_path: Path) -> None:
     (act,) = played(Adopting, tmp_path).acts
     assert f"{act.at:%H:%M}" >= ADOPTED
