@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -198,7 +198,7 @@ def soon(bench: Bench, costguard: Command, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setattr(job_run, "perform_end_action", partial(machine_shutdown.perform_end_action, seconds=1))
     monkeypatch.setattr(machine_shutdown, "find_others", lambda _: iter(()))
 
-    def run(variables: Mapping[str, str], *words: str) -> Ran:
+    def run(variables: dict[str, str], *words: str) -> Ran:
         for name, value in (bench.env | variables).items():
             monkeypatch.setenv(name, value)
         return costguard("run", *words)
