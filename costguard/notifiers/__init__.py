@@ -107,13 +107,13 @@ def format_body(message: Notification, encode: TextEncoder = encode_plain, now: 
     reason = f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."
     audit = f"audit {encode(message.audit)}" if message.audit else ""
     end = " ".join(filter(None, (reason, audit)))
-    shown, more = message.notices[:ALERTS_SHOWN], len(message.notices) - ALERTS_SHOWN
-    parts = [_format_alert_lines(notice, encode, now) for notice in shown]
+    notices, more = message.notices[:ALERTS_SHOWN], len(message.notices) - ALERTS_SHOWN
+    parts = [_format_alert_lines(notice, encode, now) for notice in notices]
     if message.letter:
         paragraphs = ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
         return "\n\n".join(filter(None, (reason, *paragraphs, audit)))
     if len(parts) == 1:
-        *lines, last = ["", *parts[0][1:]] if message.title == shown[0].what else parts[0]
+        *lines, last = ["", *parts[0][1:]] if message.title == notices[0].what else parts[0]
         parts = [[*filter(None, lines), f"{last} [{end}]".strip()]]
     else:
         parts += [[f"and {more} more: costguard status"]] if more > 0 else []
@@ -145,7 +145,7 @@ def _format_alert_lines(notice: Alert, encode: TextEncoder, now: datetime | None
 def _format_costs(notice: Alert) -> str:
     """Return the costs among the facts as one phrase: `$32.7700 an hour, $24.58 so far`."""
     costs = {label: text for label, text in notice.facts if label in COST_PHRASES}
-    known = [
+    phrases = [
         phrase.format(costs[one]) for one, phrase in COST_PHRASES.items() if costs.get(one, PRICE_NOT_KNOWN) != PRICE_NOT_KNOWN
     ]
-    return ", ".join(known) or ("price unknown" if costs else "")
+    return ", ".join(phrases) or ("price unknown" if costs else "")

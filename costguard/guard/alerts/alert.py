@@ -322,8 +322,8 @@ def build_planned_alert(
     facts = (*_list_costs(matter, so_far), ("why", f"{_explain_activity(matter, work, at, since)}{lost}"))
     if limit:
         cost = format_alert_sum(compute_rate_cost(matter.rate, wait))
-        held = f"held by the limit of {limit} until {matter.format_time(due, at)}; costs {cost} meanwhile"
-        facts = (*facts, (f"to {act} it now", format_command("approve", matter.key, act)), ("next", held))
+        next_step = f"held by the limit of {limit} until {matter.format_time(due, at)}; costs {cost} meanwhile"
+        facts = (*facts, (f"to {act} it now", format_command("approve", matter.key, act)), ("next", next_step))
     what = f"{matter.called} {announce_act(act, due, at, matter.zone)}"
     condition = f"{act} of {matter.short_name}"
     return replace(build_alert(matter, WARNING, what, at, facts, stage=stage, condition=condition), ahead=True, due=due)

@@ -175,8 +175,8 @@ def build_alert_subject(
 ) -> alert.AlertSubject:
     """Build the part of an alert that identifies a machine."""
     of, rate = live.observation, compute_burn_rate(live, now)
-    told = format_gpus(of.gpu, of.gpu_count) if of.gpu else of.instance_type or of.kind
-    return alert.AlertSubject(topic=topic, key=of.key, owner=owner, name=of.name, told=told, rate=rate, zone=zone)
+    shape = format_gpus(of.gpu, of.gpu_count) if of.gpu else of.instance_type or of.kind
+    return alert.AlertSubject(topic=topic, key=of.key, owner=owner, name=of.name, told=shape, rate=rate, zone=zone)
 
 
 def _list_balance_alerts(rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:

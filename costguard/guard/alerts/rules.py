@@ -347,14 +347,14 @@ def compute_wasted_cost(rate: Rate | None, share: Fraction, length: timedelta) -
 
 def _list_hang_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
     """Yield an alert for each hung machine that no policy tells of."""
-    told = {
+    alerted_keys = {
         case.verdict.life.key
         for case in survey.cases
         if case.verdict.finding == HOLDS and HUNG in case.verdict.policy.when.text and reaches_level(case.level, NOTIFY)
     }
     for live in snapshot.live:
         key, work = live.observation.key, survey.works[live.observation.key]
-        if not rules.policies or work.state != HUNG or work.since is None or key in told:
+        if not rules.policies or work.state != HUNG or work.since is None or key in alerted_keys:
             continue
         owner, so_far = find_owner(live.observation, rules.owner_from), compute_waste(live, work, survey.at)
         matter = build_alert_subject(live, owner, survey.at, rules.zone, topic="hung")
