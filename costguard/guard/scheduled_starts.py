@@ -288,17 +288,17 @@ def explain_start_budget(
     return ""
 
 
-def explain_start_price(previous_rate: Rate | None, now: Rate | None, rule: ScheduledStartRule, why: str = "") -> str:
-    """Explain why the price `now` does not allow a start after `previous_rate`; "" if it does. `why`: `now` is unknown."""
+def explain_start_price(previous_rate: Rate | None, current_rate: Rate | None, rule: ScheduledStartRule, why: str = "") -> str:
+    """Explain why the price does not allow a start; "" if it does. `why`: `current_rate` is unknown."""
     if previous_rate is None:
         return "what it cost before its stop is not known, so a rise would not be seen"
-    if now is None:
+    if current_rate is None:
         return why or "what it costs now is not known"
-    if now.currency != previous_rate.currency:
-        return f"its price was in {previous_rate.currency} and is in {now.currency} now"
-    if now.nano_per_hour > previous_rate.nano_per_hour * (1 + rule.price_rise):
+    if current_rate.currency != previous_rate.currency:
+        return f"its price was in {previous_rate.currency} and is in {current_rate.currency} now"
+    if current_rate.nano_per_hour > previous_rate.nano_per_hour * (1 + rule.price_rise):
         most = f"more than {float(100 * rule.price_rise):g} % above {format_rate(previous_rate)} before its stop"
-        return f"its price is {format_rate(now)} an hour now, {most}"
+        return f"its price is {format_rate(current_rate)} an hour now, {most}"
     return ""
 
 

@@ -330,9 +330,9 @@ def _select_missing(staged: StagedStatement, rows: Sequence[SqlRow]) -> list[Sql
     return [(row[0], *row[5:7]) for row, name in zip(rows, names, strict=True) if hash_line_key(*name) not in digests]
 
 
-def _describe_change(previous: Sequence[object], now: Sequence[object]) -> str:
-    """Return the names of the facts of a line that changed, in words; "" for none. `now`: without the last two."""
-    changed = (name for name, old, new in zip(LINE_FACTS, previous, now, strict=False) if old != new)
+def _describe_change(old_facts: Sequence[object], new_facts: Sequence[object]) -> str:
+    """Return the names of the facts of a line that changed, in words; "" for none. `new_facts`: without the last two."""
+    changed = (name for name, old, new in zip(LINE_FACTS, old_facts, new_facts, strict=False) if old != new)
     return ", ".join(dict.fromkeys(COLUMN_LABELS.get(name, name) for name in changed))
 
 

@@ -429,10 +429,10 @@ def _list_assumption_effects(
             yield field, format_effect(value, hours=_compute_speed_ratio(speed, faster), memory=memory, fits=trial.fits)
 
 
-def _compute_speed_ratio(now: Throughput | None, then: Throughput | None) -> float | None:
-    if now is None or then is None:
+def _compute_speed_ratio(speed: Throughput | None, faster: Throughput | None) -> float | None:
+    if speed is None or faster is None:
         return None
-    return now.tokens_per_s_per_gpu.expected / then.tokens_per_s_per_gpu.expected
+    return speed.tokens_per_s_per_gpu.expected / faster.tokens_per_s_per_gpu.expected
 
 
 EXCLUDED_TIER = "spot"
