@@ -256,13 +256,17 @@ def test_a_connection_that_was_closed_while_idle_is_opened_anew(transport: Trans
 
 
 @pytest.mark.parametrize(
+    "url", ["http://192.0.2.1/", "http://127.0.0.1@192.0.2.1/", "HTTP://cloud.example/v2", "ftp://127.0.0.1/"]
+)
+def test_plain_http_to_another_machine_is_refused_before_anything_is_sent(transport: Transport, url: str) -> None:
+    assert "is plain http, and is not asked" in str(broken(transport, url, InvalidAnswerError, seconds=2))
+
+
+@pytest.mark.parametrize(
     "url",
     [
-        "http://192.0.2.1/",
-        "http://127.0.0.1@192.0.2.1/",
         "https://user:pass@127.0.0.1/",
         "http://2130706433/",
-        "ftp://127.0.0.1/",
         "//127.0.0.1/",
         "",
         "https://",
@@ -272,7 +276,7 @@ def test_a_connection_that_was_closed_while_idle_is_opened_anew(transport: Trans
         "https://a.example/\n",
     ],
 )
-def test_an_address_in_the_open_or_unreadable_is_not_asked(transport: Transport, url: str) -> None:
+def test_an_address_that_cannot_be_read_is_not_asked(transport: Transport, url: str) -> None:
     broken(transport, url, ProviderError, seconds=2)
 
 
