@@ -14,13 +14,14 @@ SHORT = 144
 ALL_DOWN, SOME_EMPTY = Day(CLOUDS, "down", lasts=SHORT), Day(("aws", "vast"), "empty", lasts=SHORT)
 
 
-@pytest.fixture(autouse=True)
-def _calm() -> None:
+@pytest.fixture
+def calm_day() -> None:
     """The day without an outage is played by the product as it is."""
     calm(replace(ALL_DOWN, out=(), how=""))
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("calm_day")
 def test_an_outage_of_all_providers_leaves_no_trace_where_times_are_stated_and_else_as_much_doubt_as_is_written() -> None:
     found = result(ALL_DOWN).outcome
     assert found.wrong == ()
@@ -30,11 +31,13 @@ def test_an_outage_of_all_providers_leaves_no_trace_where_times_are_stated_and_e
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("calm_day")
 def test_empty_lists_of_two_of_them_do_not_either() -> None:
     assert result(SOME_EMPTY).outcome.wrong == ()
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("calm_day")
 def test_the_judge_notices_a_ledger_that_takes_an_outage_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     taking_outages_for_the_end(monkeypatch)
     found = result(ALL_DOWN).outcome
