@@ -18,6 +18,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.reports.store import ReportStore
 from costguard.reporting.schedule import list_due_reports
 from costguard.settings import check_settings
+from tests import warm
 from tests.smtp import PASSWORD, Post, post_office
 
 HOURS = timedelta(hours=30)
@@ -50,15 +51,15 @@ def post() -> Iterator[Post]:
         yield made
 
 
+def environ(folder: Path, post: Post) -> dict[str, str]:
+    homes = {"XDG_CONFIG_HOME": str(folder / "config"), "XDG_DATA_HOME": str(folder / "data")}
+    return {**os.environ, **homes, "MAIL_URL": post.url}
+
+
 def watch(folder: Path, post: Post, *flags: str) -> subprocess.Popen[str]:
-    environ = os.environ | {
-        "MAIL_URL": post.url,
-        "XDG_CONFIG_HOME": str(folder / "config"),
-        "XDG_DATA_HOME": str(folder / "data"),
-    }
     return subprocess.Popen(
         [sys.executable, "-m", "costguard", "--offline", "watch", *flags],  # no provider is configured
-        cwd=folder, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        cwd=folder, env=environ(folder, post), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
 
@@ -97,10 +98,14 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 
 def test_one_that_a_timer_runs_sends_what_is_due_and_a_dry_run_nothing(folder: Path, post: Post) -> None:
-    ended(watch(folder, post, "--once", "--dry-run"))
+    def run(*flags: str) -> None:
+        (ran,) = warm.run(("--offline", "watch", "--once", *flags), cwd=folder, environs=[environ(folder, post)])
+        assert (ran.returncode, PASSWORD.encode() in ran.stdout + ran.stderr) == (0, False), ran.stderr
+
+    run("--dry-run")
     assert post.letters == []
     expected = due(folder)
-    ended(watch(folder, post, "--once"))
+    run()
     assert len(post.letters) == expected
     assert {whom for whom, _ in post.read} == {("lead@lab.org",)}
     assert PASSWORD.encode() not in (folder / "ledger.db").read_bytes()
