@@ -53,6 +53,7 @@ from costguard.guard.signals import (
     find_counting_start,
     select_counted_series,
 )
+from costguard.guard.weak_signals import WEAK_SIGNALS, summarize_weak_signals
 from costguard.metering.observation import Observation
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.sample import (
@@ -84,6 +85,7 @@ MEMORY_HELD_MIN = 5.0
 """Percent of GPU memory: a process with a model holds more, a driver or a desktop less."""
 IDLE_POWER_SHARE_MIN = 0.01
 """Of its power limit: no GPU that is on draws less (RTX 4090 idle: 0.02, H100: 0.1), so less is an error of measurement."""
+WEAK_SIGNAL_NAMES = frozenset(name for group in WEAK_SIGNALS for name in group)
 UNUSED_BESIDE = frozenset((CPU, QUEUE, AGENT))
 """What keeps a machine active without a sign that its job gets on: a spinning loop, jobs that never start."""
 REASONS_SHOWN = 3
@@ -130,6 +132,14 @@ def classify_activity(
         )
     if classification is None and busy:
         classification = _classify_active(observation, busy, lines, view)
+    weak = None
+    if classification is None:
+        above = {name: _find_busy_threshold(observation, line, view, None) or 0 for name, line in lines.items()}
+        weak = summarize_weak_signals(lines, above, view)
+    if weak is not None and weak.busy and weak.fresh:
+        shown = [one for one in tracks if one.line.signal in WEAK_SIGNAL_NAMES and one.peak > 0][:REASONS_SHOWN]
+        names = ", ".join(f"{one.kind.told} up to {_format_value(one.kind, one.peak)}" for one in shown)
+        classification = Classification(ACTIVE, 0.9, (f"{names}: each is low, together they are work",), weak.began)
     if classification is None:
         classification = _classify_quiet(
             observation.started_at or since,
@@ -139,6 +149,7 @@ def classify_activity(
             needs=needs,
             phase_until=phase_until,
             jumped=jumped,
+            weak_until=weak.until if weak is not None else None,
         )
     unused = _find_unused_start(tracks, view) if classification.state == ACTIVE else None
     return Activity(
@@ -164,8 +175,9 @@ def _classify_quiet(
     needs: Sequence[str],
     phase_until: datetime | None,
     jumped: bool,
+    weak_until: int | None,
 ) -> Classification:
-    """Classify a machine without a busy signal as warming, unknown or idle."""
+    """Classify a machine without a busy signal as warming, unknown or idle. `weak_until`: when weak signals were work last."""
     began = to_micros(started)
     ahead = began > view.now + CLOCK_AHEAD_MAX_US
     if view.now - began < warmup_max // MICROSECOND and not ahead and not any(one.worked for one in tracks):
@@ -173,7 +185,8 @@ def _classify_quiet(
     doubts = _list_doubts(tracks, view, needs, jumped=jumped or ahead)
     if doubts:
         return Classification(UNKNOWN, 0, tuple(doubts[:REASONS_SHOWN]), None)
-    return _classify_idle(tracks, view, view.start if phase_until is None else max(view.start, to_micros(phase_until)))
+    ends = [view.start, weak_until, None if phase_until is None else to_micros(phase_until)]
+    return _classify_idle(tracks, view, max(at for at in ends if at is not None))
 
 
 def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow) -> str:

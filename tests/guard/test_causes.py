@@ -21,6 +21,7 @@ from costguard.values.resource import ResourceKey
 from costguard.values.sample import (
     AGENT_ALIVE,
     CPU_CORES,
+    DISK,
     GPU_MEMORY_USED,
     GPU_POWER_BUSIEST,
     GPU_POWER_LIMIT,
@@ -169,3 +170,37 @@ def test_a_hang_that_is_only_likely_is_asked_about(confidence: float, asks: obje
     work = Activity(state=HUNG, confidence=confidence, since=NOW - timedelta(hours=1), reasons=("power 80 W",), coverage=1.0)
     one = case(machine(), rule, work, NOW)
     assert (one.verdict.finding, one.verdict.short) == (HOLDS, asks)
+
+
+WEAK: dict[str, Value] = {GPU_UTIL: 3, CPU_CORES: 0.15, NETWORK: 0.5e6, DISK: 0, AGENT_ALIVE: 1}
+
+
+@pytest.mark.parametrize(
+    ("signals", "state"),
+    [
+        pytest.param({}, ACTIVE, id="a training that starves for data"),
+        pytest.param({GPU_UTIL: 0, CPU_CORES: 0.05, NETWORK: 0.6e6, DISK: 0.6e6}, ACTIVE, id="a slow upload"),
+        pytest.param({GPU_UTIL: 0, CPU_CORES: 0.05, NETWORK: 20e3, DISK: 60e3}, IDLE, id="at rest"),
+        pytest.param({GPU_UTIL: 0, CPU_CORES: 0.19, NETWORK: 20e3}, IDLE, id="one signal alone is noise"),
+        pytest.param(
+            {GPU_UTIL: 0, CPU_CORES: lambda m: 0.19 if m % 20 == 0 else 0.02, NETWORK: lambda m: 9e5 if m % 20 == 0 else 900},
+            IDLE,
+            id="what runs once in a while",
+        ),
+    ],
+)
+def test_weak_signals_are_work_together(signals: dict[str, Value], state: str) -> None:
+    assert judge({**WEAK, **signals}, 120, gpus=1).state == state
+
+
+def test_a_machine_is_idle_since_its_weak_work_ended() -> None:
+    signals: dict[str, Value] = {
+        **WEAK,
+        GPU_UTIL: lambda m: 3 if m < 100 else 0,
+        CPU_CORES: lambda m: 0.15 if m < 100 else 0.01,
+    }
+    assert judge(signals, 110, gpus=1).state == ACTIVE
+    work = judge(signals, 160, gpus=1)
+    assert work.state == IDLE
+    assert work.since is not None
+    assert START + 100 * MINUTE <= work.since <= START + 101 * MINUTE
