@@ -161,7 +161,7 @@ BUDGETS = {
     "costguard/data": 300,
     "costguard/files": 600,
     "costguard/formats": 3850,
-    "costguard/guard": 10_650,
+    "costguard/guard": 10_700,
     "costguard/integrations": 250,
     "costguard/ledger": 13_250,
     "costguard/mcp": 600,
