@@ -96,13 +96,9 @@ class Acted:
         now = self._now
         busy = round(now.get(GPU_BUSY_COUNT, GPUS))
         common = {
-            "limit": now[GPU_POWER_LIMIT],
-            "used": now.get(GPU_MEMORY_USED, 30.0),
-            "total": 100,
-            "heat": 40,
-            "pcie": now.get(PCIE, 0.0) / (2 * GPUS) / 1e3,
-            "pids": [JOB],
-        }
+            "limit": now[GPU_POWER_LIMIT], "used": now.get(GPU_MEMORY_USED, 30.0), "total": 100, "heat": 40,
+            "pcie": now.get(PCIE, 0.0) / (2 * GPUS) / 1e3, "pids": [JOB],
+        }  # fmt: skip
         told = [
             {**common, "util": round(now.get(GPU_UTIL, 0.0)) if n < busy else 0, "power": now[GPU_POWER_BUSIEST] - n * 0.1}
             for n in range(GPUS)

@@ -41,13 +41,9 @@ def runs(machine: Machine, port: int, *, name: str = "jpserver-{}.json", folder:
     """The file of a server that runs (jupyter_server/serverapp.py, server_info)."""
     machine.env.setdefault("HOME", "/root")
     where = {
-        "base_url": "/",
-        "hostname": "localhost",
-        "port": port,
-        "secure": False,
-        "sock": "",
+        "base_url": "/", "hostname": "localhost", "port": port, "secure": False, "sock": "",
         "url": f"http://localhost:{port}/",
-    }
+    }  # fmt: skip
     said = {**where, "password": False, "pid": os.getpid(), "root_dir": "/root", "token": TOKEN, "version": "2.21.1", **more}
     machine.file(f"{folder}/{name.format(os.getpid())}", json.dumps(said))
 

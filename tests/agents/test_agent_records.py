@@ -29,13 +29,9 @@ def test_each_signal_is_merged_by_what_it_means() -> None:
     ]
     found = {one.signal: one.value for one in merge_records(KEY, lot, MIN).samples}
     assert found == {
-        "gpu_util": 50.0,
-        "gpu_busy_count": 1.0,
-        "step": 6.0,
-        "input_age_s": 33.0,
-        "queue_jobs": 2.0,
+        "gpu_util": 50.0, "gpu_busy_count": 1.0, "step": 6.0, "input_age_s": 33.0, "queue_jobs": 2.0,
         "gpu_temperature_c": 70.0,
-    }
+    }  # fmt: skip
 
 
 def test_what_is_missing_in_a_record_is_missing_in_the_mean_and_no_zero() -> None:

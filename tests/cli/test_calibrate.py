@@ -85,13 +85,8 @@ def test_odd_and_contradicting_rows_are_named_and_left_out(costguard: Command, r
     assert answer.code == 0
     left = {(o["run"], o["measure"]): o["why"] for o in answer.data["left_out"]}
     assert set(left) == {
-        ("odd", "speed"),
-        ("odd", "memory"),
-        ("one", "speed"),
-        ("two", "speed"),
-        ("both", "speed"),
-        ("warp", "speed"),
-    }
+        ("odd", "speed"), ("odd", "memory"), ("one", "speed"), ("two", "speed"), ("both", "speed"), ("warp", "speed"),
+    }  # fmt: skip
     assert "check the units" in left["odd", "speed"]
     assert "more than the" in left["odd", "memory"]
     assert "contradicts two" in left["one", "speed"]

@@ -47,12 +47,8 @@ def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command, m
     fortnight = ran.data["fortnight"]
     assert ran.data["schema"] == "costguard.demo/2"
     assert [cloud["provider"] for cloud in fortnight["clouds"]] == [
-        "sim-aws",
-        "sim-gcp",
-        "sim-lambda",
-        "sim-runpod",
-        "sim-vast",
-    ]
+        "sim-aws", "sim-gcp", "sim-lambda", "sim-runpod", "sim-vast",
+    ]  # fmt: skip
     for cloud in fortnight["clouds"]:
         low, high, billed = (Fraction(text) for text in (cloud["usd"]["low"], cloud["usd"]["high"], cloud["bill_usd"]))
         assert low - Fraction(1, 10**6) <= billed <= high + Fraction(1, 10**6)

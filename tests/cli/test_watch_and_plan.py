@@ -56,14 +56,8 @@ def test_a_watch_is_asked_for_and_shown_as_lines_in_a_pipe(costguard: Command, a
     (said,) = asked
     assert callable(said.pop("open_door"))
     assert said == {
-        "once": True,
-        "strict": False,
-        "interval": "30s",
-        "dry_run": True,
-        "config": None,
-        "json_log": True,
-        "offline": False,
-    }
+        "once": True, "strict": False, "interval": "30s", "dry_run": True, "config": None, "json_log": True, "offline": False,
+    }  # fmt: skip
 
 
 def test_raising_a_policy_shows_the_plan_first(costguard: Command, asked: list[dict[str, object]], tmp_path: Path) -> None:

@@ -241,29 +241,10 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
 def test_there_is_a_sample_of_every_schema() -> None:
     schemas = {json.loads(p.read_text())["schema"] for p in HERE.glob("*.json")}
     names = (
-        "quote",
-        "size",
-        "offers",
-        "breakeven",
-        "status",
-        "report",
-        "simulate",
-        "reconcile",
-        "audit",
-        "report_sent",
-        "run",
-        *LOOKING,
-        *WEB,
-    )
+        "quote", "size", "offers", "breakeven", "status", "report", "simulate", "reconcile", "audit", "report_sent", "run",
+        *LOOKING, *WEB,
+    )  # fmt: skip
     assert schemas == {f"costguard.{name}/1" for name in names}
     assert {p.stem for p in HERE.glob("*.json")} == {
-        *SAMPLES,
-        *SPENDING,
-        *AUDIT,
-        *LOOKING,
-        *WEB,
-        "simulate",
-        "reconcile",
-        "report_sent",
-        "run",
-    }
+        *SAMPLES, *SPENDING, *AUDIT, *LOOKING, *WEB, "simulate", "reconcile", "report_sent", "run",
+    }  # fmt: skip

@@ -137,16 +137,9 @@ def test_a_run_is_held_once_for_plan_and_apply_and_its_machines_name_the_hold(po
     assert done[1].configuration.tags == {"team": "nlp", "costguard-hold": body["id"]}
     assert body.pop("id").startswith("dstack-vision-train-")
     assert body == {
-        "gpu": "H100",
-        "count": 8,
-        "machines": 2,
-        "hours": 12.0,
-        "owner": "ada",
-        "labels": {"team": "nlp", "project": "vision"},
-        "name": "train",
-        "provider": "aws",
-        "tier": "spot",
-    }
+        "gpu": "H100", "count": 8, "machines": 2, "hours": 12.0, "owner": "ada",
+        "labels": {"team": "nlp", "project": "vision"}, "name": "train", "provider": "aws", "tier": "spot",
+    }  # fmt: skip
 
 
 def test_a_refusal_says_what_would_fit_and_leaves_no_hold_of_another_group(policy: Any, guard: Guard) -> None:  # noqa: ANN401

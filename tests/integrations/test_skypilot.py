@@ -92,15 +92,9 @@ def test_a_launch_is_held_for_its_hours_and_its_task_knows_the_hold(policy: Any,
     body = guard.asked[0]
     assert body.pop("id").startswith("sky-ada-")
     assert body == {
-        "gpu": "H100",
-        "count": 8,
-        "hours": 12.0,
-        "machines": 2,
-        "owner": "ada",
-        "provider": "runpod",
-        "tier": "spot",
+        "gpu": "H100", "count": 8, "hours": 12.0, "machines": 2, "owner": "ada", "provider": "runpod", "tier": "spot",
         "labels": {"team": "vision"},
-    }
+    }  # fmt: skip
 
 
 def test_only_a_hold_that_the_launchers_own_environment_names_is_trusted(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401

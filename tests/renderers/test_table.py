@@ -88,13 +88,8 @@ def test_a_terminal_gets_colours_unless_no_color_is_set(market: str) -> None:
 @pytest.mark.parametrize("width", [1, 7, 20])
 def test_a_tiny_terminal_without_utf8_is_drawn_without_a_traceback(market: str, width: int) -> None:
     tiny = {
-        "TERM": "dumb",
-        "NO_COLOR": "1",
-        "COLUMNS": str(width),
-        "LC_ALL": "C",
-        "PYTHONUTF8": "0",
-        "PYTHONIOENCODING": "ascii",
-    }
+        "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": str(width), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii",
+    }  # fmt: skip
     drawn = on_a_terminal(market, **tiny)
     assert "Traceback" not in drawn
     assert "\u2026" not in drawn

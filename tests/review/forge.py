@@ -71,15 +71,9 @@ class FakeForge(FakeCloud):
 
 def git(folder: Path, *arguments: str) -> str:
     who = (
-        "-c",
-        "user.name=ana",
-        "-c",
-        "user.email=ana@acme.example",
-        "-c",
-        "commit.gpgsign=false",
-        "-c",
+        "-c", "user.name=ana", "-c", "user.email=ana@acme.example", "-c", "commit.gpgsign=false", "-c",
         "protocol.file.allow=always",
-    )
+    )  # fmt: skip
     ran = subprocess.run(("git", *who, "-C", str(folder), *arguments), capture_output=True, text=True, check=True)
     return ran.stdout.strip()
 

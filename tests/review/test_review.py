@@ -253,12 +253,8 @@ def test_the_action_runs_and_no_expression_stands_in_a_script(github: FakeForge,
     for name in ("costguard.py", "secrets.py", "json.py", "yaml.py"):  # modules of the checkout, which nobody may import
         Path(name).write_text('open("owned", "w")\n')
     inputs = {
-        "paths": "jobs/*.toml\n$(touch owned)",
-        "max-usd": "1",
-        "max-increase": "",
-        "comment": "true",
-        "github-token": TOKEN,
-    }
+        "paths": "jobs/*.toml\n$(touch owned)", "max-usd": "1", "max-increase": "", "comment": "true", "github-token": TOKEN,
+    }  # fmt: skip
     stated = {name: inputs[text.split("inputs.")[1].rstrip(" }")] for name, text in quote["env"].items()}
     environment = {**os.environ, **stated, "RUNNER_TEMP": str(runner), "COSTGUARD_QUOTE__MARKET": market}
     ran = subprocess.run(

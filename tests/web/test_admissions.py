@@ -59,13 +59,8 @@ def holds(watchdog: Station) -> dict[str, Any]:
 
 def test_a_run_is_held_once_and_ended_by_whoever_holds_it(watchdog: Station) -> None:
     body: dict[str, Any] = {
-        "gpu": "T4",
-        "count": 1,
-        "hours": 2,
-        "labels": {"team": "vision"},
-        "name": "nightly",
-        "id": "build-7",
-    }
+        "gpu": "T4", "count": 1, "hours": 2, "labels": {"team": "vision"}, "name": "nightly", "id": "build-7",
+    }  # fmt: skip
     came = admit(watchdog, **body)
     assert came.status == 200, came.body
     said = came.data
