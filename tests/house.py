@@ -183,7 +183,7 @@ BUDGETS = {
     "costguard/web": 3150,
     "integrations": 1200,
     "providers/costguard_aws": 4550,
-    "providers/costguard_gcp": 3500,
+    "providers/costguard_gcp": 3620,
     "providers/costguard_lambda": 1450,
     "providers/costguard_public": 2250,
     "providers/costguard_runpod": 2050,

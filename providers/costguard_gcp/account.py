@@ -30,6 +30,8 @@ from costguard_gcp.wire import ProjectPage, take_last_part
 if TYPE_CHECKING:  # the SDK is imported when it is asked
     from google.cloud.compute_v1 import Instance
 
+    from costguard_gcp.monitoring import UtilizationReader
+
 SCOPE = "project"
 NO_BILL = "no bill: name a FOCUS export of BigQuery in [providers.gcp] focus_export"
 MOST_PAGES = 50
@@ -50,6 +52,7 @@ class GcpAccount:
         self.shapes = ShapeCatalogue(self.compute)
         self.lister = ProjectLister(self.compute, self.catalogue, self.shapes, AbsenceCheck(self.google), around)
         self._discovered = frozenset[str]()
+        self._monitoring: UtilizationReader | None = None
         self.actor = actions.InstanceActions(self.compute, self.shapes)
 
     @property
@@ -90,9 +93,18 @@ class GcpAccount:
 
     def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Return samples from Cloud Monitoring, with a few requests a project for any number of machines."""
-        from costguard_gcp.monitoring import measure_utilization
+        return self._open_monitoring().fetch_utilization(observations, period)
 
-        return measure_utilization(self.google, observations, period, self.stated.timeout_s)
+    def poll_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return the same, without the requests for metrics that lately had no data."""
+        return self._open_monitoring().poll_utilization(observations, period)
+
+    def _open_monitoring(self) -> UtilizationReader:
+        from costguard_gcp.monitoring import UtilizationReader
+
+        if self._monitoring is None:
+            self._monitoring = UtilizationReader(self.google, self.around.clock, self.stated.timeout_s, self.around.cache)
+        return self._monitoring
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return every GPU machine type in every region for which the price list has all parts."""

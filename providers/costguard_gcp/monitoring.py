@@ -1,26 +1,30 @@
 """Utilisation from Cloud Monitoring: one request per metric and project, never one per machine.
 
 Scales differ: CPU and SM utilisation are fractions, the Ops Agent's GPU utilisation is percent. Without data there is no
-sample.
+sample. Google charges each read: metrics that cannot add a sample are not read, and a poll leaves out those that lately had
+no data (`metric_memory`). Points end at whole minutes, so that two polls read the same samples and not new ones beside them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 from costguard.errors import InvalidAnswerError, MissingError, ProviderError, to_one_line
 from costguard.metering.observation import Observation
+from costguard.providers.ports import Cache
 from costguard.providers.transport import Deadline
+from costguard.system.clock import Clock
 from costguard.values.calendar import Period
 from costguard.values.instant import parse_instant
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Sample, UtilizationSamples
 from costguard_gcp.api import MONITORING, GoogleApi
 from costguard_gcp.machine_types import LIVE_SM
+from costguard_gcp.metric_memory import AbsentMetric, MetricMemory
 from costguard_gcp.wire import Point, Series, SeriesPage, parse_whole_number
 
 ALIGN_S = 60
@@ -99,45 +103,95 @@ Points = dict[tuple[str, datetime], float]
 """(instance id, instant) -> value."""
 
 
-def measure_utilization(
-    google: GoogleApi, observations: Sequence[Observation], period: Period, timeout_s: float
-) -> UtilizationSamples:
-    """Return samples of the running machines among `observations`, project by project; and a reason for each without."""
-    samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
-    running = [one for one in observations if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
-    for project in dict.fromkeys(one.key.account for one in running):
-        own = [one for one in running if one.key.account == project]
-        project_samples, why = _measure_project(google, project, own, period, Deadline(timeout_s))
-        samples += project_samples
-        blind += _explain_blindness(own, project_samples, why)
-    return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
+class UtilizationReader:
+    """Cloud Monitoring of the projects of one login. `timeout_s`: for one project."""
+
+    def __init__(self, google: GoogleApi, clock: Clock, timeout_s: float, cache: Cache | None = None) -> None:
+        self._google, self._clock, self._timeout_s, self._cache = google, clock, timeout_s, cache
+        self._memories: dict[str, MetricMemory] = {}
+
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return samples of the running machines among `observations`, by project; and a reason for each without."""
+        return self._measure(observations, period, lambda _: MetricMemory())
+
+    def poll_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return the same, without reading what lately had no data. `observations`: all of the projects."""
+        return self._measure(observations, period, self._find_memory)
+
+    def _find_memory(self, project: str) -> MetricMemory:
+        return self._memories.setdefault(project, MetricMemory(self._cache, f"gcp-metrics-{project}"))
+
+    def _measure(
+        self, observations: Sequence[Observation], period: Period, memory: Callable[[str], MetricMemory]
+    ) -> UtilizationSamples:
+        samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
+        running = [one for one in observations if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
+        for project in dict.fromkeys(one.key.account for one in running):
+            own = [one for one in running if one.key.account == project]
+            project_samples, why = self._measure_project(project, own, period, memory(project))
+            samples += project_samples
+            blind += _explain_blindness(own, project_samples, why)
+        return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
+
+    def _measure_project(
+        self, project: str, own: Sequence[Observation], period: Period, memory: MetricMemory
+    ) -> tuple[list[Sample], str]:
+        """Return the samples of one project, and why a metric could not be read."""
+        metric_series, why, now = list[tuple[MonitoredMetric, list[Series]]](), "", self._clock.now()
+        deadline, absent = Deadline(self._timeout_s), dict[MonitoredMetric, str]()
+        for metric in METRICS:
+            ids = _select_ids(metric, own)
+            if not ids or not _may_add_samples(metric, ids, metric_series):
+                continue
+            if remembered := memory.find_absent(metric.type, ids, now):
+                why = why or remembered.why
+                metric_series.append((metric, []))
+                continue
+            series, missing = list[Series](), ""
+            try:
+                series = _fetch_series(self._google, project, metric, period, deadline)
+            except MissingError as error:  # a metric that nobody ever wrote is not there
+                missing = "" if metric.gpu else to_one_line(error.what)
+            except ProviderError as broken:
+                why = why or to_one_line(broken.what)
+                continue
+            why = why or missing
+            metric_series.append((metric, series))
+            if not series:
+                absent[metric] = missing
+        samples = build_samples(metric_series, {one.key.id: one.key for one in own}, period)
+        sampled = {(one.signal, one.key.id) for one in samples}
+        noted = dict[str, AbsentMetric]()
+        for metric, missing in absent.items():
+            ids = _select_ids(metric, own)
+            lacks = any((metric.signal, number) not in sampled for number in ids)
+            noted[metric.type] = AbsentMetric(at=now, ids=ids, lacks=lacks, why=missing)
+        memory.record_reads({metric.type for metric, series in metric_series if series}, noted)
+        return samples, why
 
 
-def _measure_project(
-    google: GoogleApi, project: str, own: Sequence[Observation], period: Period, deadline: Deadline
-) -> tuple[list[Sample], str]:
-    """Return the samples of one project, and why a metric could not be read."""
-    metric_series, why = list[tuple[MonitoredMetric, list[Series]]](), ""
-    for metric in METRICS:
-        if not _is_wanted(metric, own):
-            continue
-        try:
-            metric_series.append((metric, _fetch_series(google, project, metric, period, deadline)))
-        except MissingError as missing:
-            why = why if metric.gpu else why or to_one_line(missing.what)  # a metric that nobody ever wrote is not there
-        except ProviderError as broken:
-            why = why or to_one_line(broken.what)
-    return build_samples(metric_series, {one.key.id: one.key for one in own}, period), why
-
-
-def _is_wanted(metric: MonitoredMetric, own: Iterable[Observation]) -> bool:
-    """Return whether to request the metric.
+def _select_ids(metric: MonitoredMetric, own: Iterable[Observation]) -> frozenset[str]:
+    """Return the numbers of the machines that may have the metric.
 
     GPU metrics need a machine with GPUs, and the host's GPU metric needs a type that has it.
     """
     if metric.gpu and metric.type.startswith("compute."):
-        return any(one.instance_type.startswith(LIVE_SM) for one in own)
-    return not metric.gpu or any(one.gpu_count for one in own)
+        return frozenset(one.key.id for one in own if one.instance_type.startswith(LIVE_SM))
+    return frozenset(one.key.id for one in own if one.gpu_count or not metric.gpu)
+
+
+def _may_add_samples(
+    metric: MonitoredMetric, ids: frozenset[str], metric_series: Iterable[tuple[MonitoredMetric, Sequence[Series]]]
+) -> bool:
+    """Return whether reading the metric can add a sample to those of `metric_series`.
+
+    It cannot where each machine has its signal from a metric of a better rank, or where one of two that count together is
+    empty.
+    """
+    earlier = [(one, series) for one, series in metric_series if one.signal == metric.signal]
+    if metric.signal in ADDED_UP:
+        return all(series for _, series in earlier)
+    return not earlier or not ids <= {number for one, series in earlier for number, _ in _read_values(one, series)}
 
 
 def _fetch_series(google: GoogleApi, project: str, metric: MonitoredMetric, period: Period, deadline: Deadline) -> list[Series]:
@@ -159,7 +213,7 @@ def _build_params(metric: MonitoredMetric, period: Period) -> list[tuple[str, st
     plain = {
         "filter": f'metric.type="{metric.type}" AND resource.type="gce_instance"',
         "interval.startTime": _format_instant(period.start),
-        "interval.endTime": _format_instant(max(period.end, period.start + timedelta(seconds=1))),
+        "interval.endTime": _format_instant(max(period.end.replace(second=0), period.start + timedelta(seconds=1))),
         "aggregation.alignmentPeriod": f"{ALIGN_S}s",
         "aggregation.perSeriesAligner": metric.align,
         "aggregation.crossSeriesReducer": metric.reduce,

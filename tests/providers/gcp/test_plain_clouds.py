@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from costguard_gcp import inventory
 from costguard_gcp.account import GcpAccount
-from costguard_gcp.monitoring import METRICS, measure_utilization
+from costguard_gcp.monitoring import METRICS
 
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial
 from costguard.values.calendar import Period
@@ -151,7 +151,7 @@ def test_groups_of_a_measure_are_asked_for_one_by_one_and_a_measure_that_nobody_
     assert isinstance(found, Complete)
     rig.fake.fault("metric.type%3D%22(agent|workload)", "status", status=404)
     now = rig.clock.now()
-    told = measure_utilization(account.google, found.items, Period(start=now.replace(hour=0), end=now), 10)
+    told = account.fetch_utilization(found.items, Period(start=now.replace(hour=0), end=now))
     assert all("Ops Agent" in why or "no data" in why for _, why in told.blind)
     groups = sum(1 + len(metric.group) for metric in METRICS if metric.group)
     assert rig.fake.calls("&".join(["aggregation.groupByFields=[a-z_.]+"] * groups)) == 1
