@@ -1,6 +1,6 @@
 """The ledger: what polls cost, what a month's report costs, how large the file and the process grow.
 
-    python -m bench.ledger [--quick] [PART ...]   parts: unchanged changed history items month memory; all of them take minutes
+    python -m bench.ledger [--quick] [PART ...]   parts: unchanged changed history items month samples memory
 
 Each part runs in a process of its own. Times are CPU, user and system; a ratio is of two things done in turn in one process,
 its median over several rounds. Nothing asserts them. That the yardsticks did the same work is checked: same rows, same sums.
@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from bench import ledger_history, ledger_items, ledger_month, ledger_polls
+from bench import ledger_history, ledger_items, ledger_month, ledger_polls, ledger_samples
 from bench.measured import Measured, table
 
 Part = Callable[[Path], Iterable[Measured]]
@@ -28,6 +28,7 @@ PARTS: dict[str, Part] = {
     "history": ledger_history.history,
     "items": ledger_items.items,
     "month": ledger_month.month,
+    "samples": ledger_samples.samples,
     "memory": ledger_month.memory,
 }
 QUICK: dict[str, Part] = {
@@ -36,11 +37,12 @@ QUICK: dict[str, Part] = {
     "history": partial(ledger_history.history, instances=5000, rounds=3),
     "items": partial(ledger_items.items, instances=5000),
     "month": partial(ledger_month.month, instances=200, minutes=4320),
+    "samples": partial(ledger_samples.samples, machines=20, days=4),
     "memory": partial(ledger_month.memory, polls=10_000, warm_up=10_000),
 }
 """The same in a minute. Fixed costs weigh more there, so that ratios look worse than they are."""
 
-IN_MEMORY = ("month", "memory")
+IN_MEMORY = ("month", "samples", "memory")
 """Parts that count bytes, not seconds: where the system has a folder in memory, nobody has to wait for the disk."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder of our own is made in it
 

@@ -34,10 +34,18 @@ def build_check_document(ledger: str, findings: Sequence[str]) -> Document:
     return Document(data=data, records=records, lead=(lead,), notes=tuple(f"- {finding}." for finding in findings))
 
 
-def build_upgrade_document(ledger: str, *, old_revision: str | None, new_revision: str, copy: str | None) -> Document:
+def build_upgrade_document(
+    ledger: str,
+    *,
+    old_revision: str | None,
+    new_revision: str,
+    copy: str | None,
+    rewritten: tuple[int, int] | None = None,
+) -> Document:
     """Return the schema versions before and after the upgrade.
 
     `old_revision`: None if there was no ledger. `copy`: the backup of the old version; None if there was nothing to back up.
+    `rewritten`: the bytes of the file before and after it was rewritten; None if it was not.
     """
     record = {"ledger": ledger, "before": old_revision, "after": new_revision, "copy": copy}
     if old_revision is None:
@@ -46,10 +54,12 @@ def build_upgrade_document(ledger: str, *, old_revision: str | None, new_revisio
         lead = f"{ledger} has schema {new_revision}, which is this version's."
     else:
         lead = f"Brought {ledger} from schema {old_revision} to {new_revision}."
-    backup_lines = (f"Backup of the old version: {copy}.",) if copy else ()
-    return Document(
-        data={"schema": DB_SCHEMA, "action": "upgrade", **record}, records=(record,), lead=(lead,), notes=backup_lines
-    )
+    notes = [f"Backup of the old version: {copy}."] if copy else []
+    if rewritten:
+        sizes = "{:,} bytes, then {:,}".format(*rewritten)
+        notes.append(f"Rewrote the file ({sizes}): costguard watch now gives unused space back to the disk.")
+    data = {"schema": DB_SCHEMA, "action": "upgrade", **record}
+    return Document(data=data, records=(record,), lead=(lead,), notes=tuple(notes))
 
 
 def build_import_document(ledger: str, *, source: str, revision: str, rows: Mapping[str, int]) -> Document:

@@ -17,7 +17,8 @@ from costguard.ledger.db.connection import open_engine
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore
 from costguard.ledger.reports.reader import ReportReader
-from costguard.ledger.spans.writer import LedgerWriter, record_samples, roll_up_samples
+from costguard.ledger.spans.sample_retention import roll_up_samples
+from costguard.ledger.spans.writer import LedgerWriter, record_samples
 from costguard.metering.observation import Disk
 from costguard.reporting.statement.groups import LEDGER_KEYS, get_group_value
 from costguard.reporting.statement.savings import compute_savings

@@ -1,11 +1,13 @@
-"""Samples: written once, kept one by one for two days, then an hour a row with the exact number of them."""
+"""Samples: written once, kept one by one for two days, then an hour a row with their exact number, and 400 days in all."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,15 +16,25 @@ from sqlalchemy import Engine, event
 
 from costguard.errors import InputError
 from costguard.ledger.db.connection import open_engine
+from costguard.ledger.db.maintenance import check_ledger
+from costguard.ledger.spans import sample_retention
 from costguard.ledger.spans.books import SpendingReader
-from costguard.ledger.spans.writer import SAMPLE_RETENTION, LedgerWriter, record_samples, roll_up_samples
+from costguard.ledger.spans.sample_retention import (
+    HOUR_RETENTION,
+    ROLL_UP_HOURS,
+    SAMPLE_RETENTION,
+    keep_samples_bounded,
+    roll_up_samples,
+)
+from costguard.ledger.spans.writer import LedgerWriter, record_samples
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, from_micros, to_micros
 from costguard.values.sample import Sample, SampleHour
 from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, copies, key, machine, poll
 
-ALWAYS = Period(start=START - timedelta(days=9), end=START + timedelta(days=99))
+pytestmark = pytest.mark.usefixtures("without_pauses")
+ALWAYS = Period(start=START - timedelta(days=9), end=START + timedelta(days=500))
 
 
 @pytest.fixture
@@ -85,13 +97,41 @@ def test_an_hour_is_rolled_up_once_it_ended_two_days_ago_and_not_before(engine: 
     assert hours(known, "i-2") == [SampleHour(start=START, count=1, sum=9, lowest=9, highest=9)]
 
 
-def test_what_waited_for_weeks_is_rolled_up_a_day_at_a_time(engine: Engine, known: str) -> None:
-    record_samples(engine, [sample(60 * hour, hour, name) for hour in range(0, 21 * 24, 5) for name in ("i-1", "i-2")])
-    by_hour, written = hours(known), list[str]()
-    event.listen(engine, "after_cursor_execute", lambda *seen: written.append(str(seen[2]).strip()))
-    assert roll_up_samples(engine, START + 21 * 24 * HOUR + SAMPLE_RETENTION) == 2 * len(by_hour)
-    assert sum(statement.startswith("DELETE FROM sample") for statement in written) == 21
-    assert (raw(known), raw(known, "i-2"), hours(known)) == ([], [], by_hour)
+def test_what_waited_for_weeks_is_rolled_up_hours_at_a_time_and_goes_on_where_it_was_killed(
+    engine: Engine, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_retention, "ROLL_UP_LINES", 3)
+    signals, now = ("gpu_duty", "power"), START + 8 * 24 * HOUR + SAMPLE_RETENTION
+    lines = [(name, signal) for name in ("i-1", "i-2") for signal in signals]
+    record_samples(engine, [sample(7 * n, n, *line) for n in range(8 * 24 * 60 // 7) for line in lines])
+    before, transactions = [hours(known, *line) for line in lines], list[int]()
+
+    def kill(*seen: Any) -> None:  # noqa: ANN401 - as SQLAlchemy has them
+        if str(seen[2]).startswith("DELETE FROM sample"):
+            transactions.append(seen[1].rowcount)
+            if len(transactions) % 9 == 0:
+                raise KeyboardInterrupt
+
+    event.listen(engine, "after_cursor_execute", kill)
+    killed = 0
+    while any(raw(known, *line) for line in lines):
+        with suppress(KeyboardInterrupt):
+            roll_up_samples(engine, now)
+        killed += 1
+        assert [hours(known, *line) for line in lines] == before
+    assert killed > 5
+    assert 1 < max(transactions) <= 3 * ROLL_UP_HOURS * 9  # a sample every seven minutes
+
+
+def test_hours_are_removed_after_400_days_and_nothing_else(engine: Engine, known: str) -> None:
+    record_samples(engine, [sample(60 * hour, hour, name) for hour in range(30) for name in ("i-1", "i-2")])
+    now = START + 10 * HOUR + HOUR_RETENTION
+    assert keep_samples_bounded(engine, now)[:2] == (60, 20)
+    assert keep_samples_bounded(engine, now)[:2] == (0, 0)
+    assert [hour.start for hour in hours(known)] == [START + n * HOUR for n in range(10, 30)]
+    assert check_ledger(known) == []
+    record_samples(engine, [sample(5, 1)])  # comes 400 days late: it is no hour that is kept
+    assert keep_samples_bounded(engine, now)[:2] == (1, 1)
 
 
 def test_an_hour_that_was_rolled_up_is_never_counted_twice(engine: Engine, known: str) -> None:

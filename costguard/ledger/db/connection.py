@@ -72,6 +72,8 @@ PRAGMAS = {
     "journal_size_limit": 16 * 2**20,  # a large import leaves no large log behind
 }
 """Set on every connection, and read back."""
+NEW_FILE_PRAGMAS = ("auto_vacuum = INCREMENTAL", "journal_mode = wal")
+"""Set before a new file has anything in it: later the first would take a VACUUM. See `free_pages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +88,14 @@ class _EngineOptions:
 class Upgrade:
     """The changes made on opening.
 
-    `before`: the earlier revision, None: there was no ledger. `copy`: made before the upgrade, None: no copy.
+    `before`: the earlier revision, None: there was no ledger. `copy`: made before the upgrade, None: no copy. `rewritten`: the
+    bytes of the file before and after it was rewritten so that it can shrink in steps, None: it was not.
     """
 
     before: str | None
     after: str = HEAD_REVISION
     copy: Path | None = None
+    rewritten: tuple[int, int] | None = None
 
 
 def open_engine(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Engine:
@@ -258,6 +262,9 @@ def _create_file(where: LedgerAddress, path: Path, patience_s: float, fill: Call
         for suffix in ("", "-wal", "-shm", "-journal"):
             fresh.make_sibling_path(suffix).unlink(missing_ok=True)
         os.close(os.open(fresh.make_sibling_path(""), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(fresh.format_writable_uri(), uri=True)) as empty:
+            for pragma in NEW_FILE_PRAGMAS:
+                empty.execute(f"PRAGMA {pragma}").fetchall()
         engine = _create_file_engine(fresh, patience_s)
         try:
             with _begin_immediately(engine) as connection:

@@ -92,10 +92,16 @@ def backup_ledger(url: str, target: Path) -> int:
 
 
 def upgrade_ledger(url: str) -> Upgrade:
-    """Create the ledger, or copy an older one and upgrade it to this version."""
-    from costguard.ledger.db.connection import upgrade_schema as bring_up
+    """Create the ledger, or copy an older one and upgrade it to this version; rewrite a file that cannot shrink in steps."""
+    from costguard.ledger.db.connection import open_engine, upgrade_schema
+    from costguard.ledger.db.free_pages import rewrite_file
 
-    return bring_up(url)
+    upgrade = upgrade_schema(url)
+    engine = open_engine(url)
+    try:
+        return replace(upgrade, rewritten=rewrite_file(engine))
+    finally:
+        engine.dispose()
 
 
 def check_ledger(url: str) -> list[str]:

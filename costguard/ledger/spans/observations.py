@@ -16,7 +16,7 @@ from functools import cache
 from itertools import groupby, islice
 from operator import attrgetter, le, lt
 
-from sqlalchemy import CTE, BindParameter, ColumnElement, ScalarSelect, Text, and_, bindparam, case, func, literal_column
+from sqlalchemy import CTE, BindParameter, ScalarSelect, and_, bindparam, func
 from sqlalchemy import select as select_columns
 from sqlalchemy.orm import aliased
 from sqlmodel import col, select
@@ -221,25 +221,11 @@ def _select_coverage() -> Rows:
     return coverage.where(col(CoverageRow.outcome) == COMPLETE)
 
 
-def _find_next_signal(line: CTE) -> ScalarSelect[str | None]:
-    one = aliased(SampleRow)
+def find_next_signal(line: CTE, table: type[SampleRow | SampleHourRow] = SampleRow) -> ScalarSelect[str | None]:
+    """Select the signal after that of `line` of the same resource in `table`: a leap through its primary key."""
+    one = aliased(table)
     following = select(func.min(one.signal)).where(one.resource_id == line.c.resource_id, one.signal > line.c.signal)
     return following.correlate(line).scalar_subquery()
-
-
-def select_sampled_signals() -> Rows:
-    """Select (resource, signal) of each signal of each resource.
-
-    They are found by leaping through the primary key: there are thousands of samples to each.
-    """
-    none: ColumnElement[str] = literal_column("''", Text())
-    begun = select_columns(func.min(SampleRow.resource_id).label("resource_id"), none.label("signal"))
-    line = begun.cte("line", recursive=True)
-    signal = _find_next_signal(line)
-    following = select(func.min(SampleRow.resource_id)).where(col(SampleRow.resource_id) > line.c.resource_id)
-    resource = case((signal.is_(None), following.correlate(line).scalar_subquery()), else_=line.c.resource_id)
-    line = line.union_all(select_columns(resource, func.coalesce(signal, none)).where(line.c.resource_id.is_not(None)))
-    return select_columns(line.c.resource_id, line.c.signal).where(line.c.signal != "")
 
 
 @cache
@@ -248,7 +234,7 @@ def _select_samples_since() -> Rows:
     first = select(func.min(one.signal)).where(one.resource_id == ResourceRow.id).correlate(ResourceRow).scalar_subquery()
     first_signals = select_columns(col(ResourceRow.id).label("resource_id"), first.label("signal"))
     line = first_signals.where(col(ResourceRow.id).in_(IDS)).cte("line", recursive=True)
-    step = select_columns(line.c.resource_id, _find_next_signal(line)).where(line.c.signal.is_not(None))
+    step = select_columns(line.c.resource_id, find_next_signal(line)).where(line.c.signal.is_not(None))
     line = line.union_all(step)
     samples = select_columns(*(getattr(SampleRow, name) for name in SampleRow.model_fields))
     of_line = and_(line.c.resource_id == SampleRow.resource_id, line.c.signal == SampleRow.signal)

@@ -6,8 +6,8 @@ crash, after a failed transaction, and after another process wrote to that accou
 On PostgreSQL a transaction locks the accounts that it writes and nothing else, so that processes which poll other accounts
 write at the same time and keep what they remember. On SQLite there is one writer at a time.
 
-Samples are stored one by one for `SAMPLE_RETENTION`, then as one row per hour with their exact number. Samples do not change
-a revision, because a writer of polls remembers nothing that depends on them.
+Samples are written one by one (`sample_retention` removes them). They do not change a revision, because a writer of polls
+remembers nothing that depends on them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import BindParameter, ColumnElement, Engine, Insert, and_, bindparam, delete, func, insert, true
+from sqlalchemy import BindParameter, ColumnElement, Engine, Insert, and_, bindparam, true
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
@@ -29,12 +29,12 @@ from costguard.errors import LedgerError
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.connection import IDLE_MACHINE_S, IDLE_POLL_S, WriteConnection, WriterLock, begin_write, open_engine
 from costguard.ledger.db.rows import insert_new, read_batches
-from costguard.ledger.db.session import open_query, open_sql_session
+from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.duty_records import CLOCK_OFF_MAX, Lease, read_server_time, require_lease, require_present
 from costguard.ledger.spans.correction_parts import Rows
 from costguard.ledger.spans.numbering import RowNumbers
-from costguard.ledger.spans.observations import select_sampled_signals
 from costguard.ledger.spans.posting import AccountKey, AccountState, PollTransaction, get_account
+from costguard.ledger.spans.sample_retention import RetentionResult, keep_samples_bounded
 from costguard.ledger.spans.scope_state import (
     MEMORY_SPAN,
     ScopeRecord,
@@ -53,7 +53,7 @@ from costguard.metering.inventory import POLL_AHEAD_MAX, Complete, Failed, Parti
 from costguard.metering.price_ladder import PriceLadder
 from costguard.metering.scope_state import AccrualResult
 from costguard.system.process import pause_gc
-from costguard.values.instant import DAY_US, HOUR_US, to_micros
+from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.resource import ENDED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
@@ -96,9 +96,9 @@ class LedgerWriter:
         with self._pen.begin_read() as ask:
             return bool(ask(select(ScopeRow.id).limit(1)))
 
-    def roll_up_samples(self, now: datetime) -> int:
-        """Call `roll_up_samples`, from any thread: it uses nothing that this writer remembers."""
-        return roll_up_samples(self._engine, now)
+    def keep_samples_bounded(self, now: datetime) -> RetentionResult:
+        """Call `keep_samples_bounded`, from any thread: it uses nothing that this writer remembers."""
+        return keep_samples_bounded(self._engine, now)
 
     def find_suspects(self, poll: Poll) -> tuple[ResourceKey, ...]:
         """Return the resources missing in `poll` that must be looked up before their absence is accepted.
@@ -319,12 +319,6 @@ def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:
         del book.ids[key]
 
 
-SAMPLE_RETENTION = timedelta(hours=48)
-"""How long samples are kept one by one: as long as any rule about idle machines looks back (`SAMPLE_LOOKBACK`)."""
-ROLL_UP_RESOURCES = 25
-"""At a sample of four signals a minute these have 144,000 samples a day."""
-
-
 def record_samples(engine: Engine, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
     """Write `samples` in one transaction; return the resources that are not in the ledger, whose samples are left out.
 
@@ -345,36 +339,6 @@ def write_samples(ask: Query, tell: Execute, samples: Sequence[Sample]) -> froze
     names = [f"new_{name}" for name in (*SampleRow.model_fields, "hour")]
     tell(_insert_sample(), [dict(zip(names, (*row, row[2] // HOUR_US), strict=True)) for row in rows])
     return frozenset(sample.key for sample in samples if sample.key not in ids)
-
-
-def roll_up_samples(engine: Engine, now: datetime) -> int:
-    """Replace samples of whole hours older than `SAMPLE_RETENTION` at `now` by one row per hour; return their number.
-
-    Polls wait for no transaction longer than a day of `ROLL_UP_RESOURCES` resources takes. After a crash each is done whole or
-    not at all, and repeating the call changes nothing.
-    """
-    until_us, count = to_micros(now - SAMPLE_RETENTION) // HOUR_US * HOUR_US, 0
-    with engine.connect() as connection:
-        numbers = sorted({number for number, _ in open_query(connection)(select_sampled_signals())})
-    for first in range(0, len(numbers), ROLL_UP_RESOURCES):
-        batch = numbers[first : first + ROLL_UP_RESOURCES]
-        while rolled := _roll_up_day(engine, batch[0], batch[-1], until_us):
-            count += rolled
-    return count
-
-
-def _roll_up_day(engine: Engine, first: int, last: int, until_us: int) -> int:
-    """Roll up the oldest day before `until_us` of the resources from `first` to `last`; return the number of samples."""
-    row_at, old = col(SampleRow.at_us), col(SampleRow.resource_id).between(first, last)
-    with begin_write(engine) as connection:
-        oldest_us = connection.scalar(select(func.min(row_at)).where(old, row_at < until_us))
-        if oldest_us is None:
-            return 0
-        day = and_(old, row_at < min(until_us, oldest_us // HOUR_US * HOUR_US + DAY_US))
-        line, value = (col(SampleRow.resource_id), col(SampleRow.signal), row_at // HOUR_US), col(SampleRow.value)
-        sums = select_columns(*line, func.count(), func.sum(value), func.min(value), func.max(value)).where(day).group_by(*line)
-        connection.execute(insert(SampleHourRow).from_select(list(SampleHourRow.model_fields), sums))
-        return connection.execute(delete(SampleRow).where(day)).rowcount
 
 
 def _load_resource_ids(ask: Query, keys: set[ResourceKey]) -> dict[ResourceKey, int]:

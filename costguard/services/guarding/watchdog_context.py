@@ -33,6 +33,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import load_counting_holds
 from costguard.ledger.reports.store import ReportStore
 from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.sample_retention import RetentionResult
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
@@ -109,9 +110,9 @@ class SerializedLedger:
         with self._lock:
             return self._ledger.record_samples(samples, lease=lease)
 
-    def roll_up_samples(self, now: datetime) -> int:
+    def keep_samples_bounded(self, now: datetime) -> RetentionResult:
         """Call the ledger's method without the lock: it takes seconds, and polls go on in the meantime."""
-        return self._ledger.roll_up_samples(now)
+        return self._ledger.keep_samples_bounded(now)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -46,7 +46,9 @@ def answer_db_upgrade(*, config: str | None = None) -> CommandAnswer:
     copy = None if upgrade.copy is None else str(upgrade.copy)
     shown = maintenance.describe_ledger_path(url)
     return CommandAnswer(
-        document=documents.build_upgrade_document(shown, old_revision=upgrade.before, new_revision=upgrade.after, copy=copy)
+        document=documents.build_upgrade_document(
+            shown, old_revision=upgrade.before, new_revision=upgrade.after, copy=copy, rewritten=upgrade.rewritten
+        )
     )
 
 

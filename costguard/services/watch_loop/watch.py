@@ -58,7 +58,7 @@ from costguard.watchdog.heartbeat import Heartbeat
 
 ShowWatchView = Callable[[WatchView], None]
 CONFIGURE_HINT = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
-OUTBOX_EVERY, REPORTS_EVERY, ROLL_UPS_EVERY = timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=1)
+OUTBOX_EVERY, REPORTS_EVERY, RETENTION_EVERY = timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=1)
 
 
 def run_watch(
@@ -181,7 +181,7 @@ def _build_duties(context: WatchdogContext, show: ShowWatchView, every: timedelt
         outbox=Duty(name="outbox", run=partial(_deliver_messages, context), every=OUTBOX_EVERY),
         others=(
             Duty(name="reports", run=partial(_run_reports, context), every=REPORTS_EVERY),
-            Duty(name="samples", run=partial(_roll_up_samples, context), every=ROLL_UPS_EVERY),
+            Duty(name="samples", run=partial(_keep_samples_bounded, context), every=RETENTION_EVERY),
             Duty(name="holds", run=_build_hold_duty(context).run, every=HOLDS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
             *((Duty(name="bills", run=context.check_bills, every=BILLS_EVERY),) if context.check_bills else ()),
@@ -266,10 +266,11 @@ def _run_reports(context: WatchdogContext) -> None:
         raise unmade[0]
 
 
-def _roll_up_samples(context: WatchdogContext) -> None:
-    """Keep one row an hour of samples that no policy looks back to any more."""
+def _keep_samples_bounded(context: WatchdogContext) -> None:
+    """Keep one row an hour of samples that no policy looks back to any more, and give the room back to the disk."""
     if context.may_lead():
-        get_log().info("samples_rolled_up", samples=context.ledger.roll_up_samples(context.clock.now()))
+        result = context.ledger.keep_samples_bounded(context.clock.now())
+        get_log().info("samples_rolled_up", samples=result.samples, hours_removed=result.hours, bytes_freed=result.freed_bytes)
 
 
 def _queue_reports(context: WatchdogContext) -> list[Exception]:
