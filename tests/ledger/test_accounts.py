@@ -5,9 +5,11 @@ i-1 runs at $2 an hour with a disk, is stopped by the guard at 23:00 and lies th
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -45,9 +47,25 @@ SENT, DONE_AT = START + HOUR, START + HOUR + MINUTE
 DISK = (Disk(730, "ssd"),)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that holds the story."""
+    path = tmp_path_factory.mktemp("story") / "ledger.db"
+    write_story(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture
-def accounts(url: str) -> str:
+def accounts(url: str, written: Path) -> str:
     """The story, written down."""
+    if url.startswith("sqlite"):
+        shutil.copy(written, url.removeprefix("sqlite:///"))
+    else:
+        write_story(url)
+    return url
+
+
+def write_story(url: str) -> None:
     polls = []
     for minute in range(0, 241, 2):
         state = "running" if minute < 60 else "stopped"
@@ -80,7 +98,6 @@ def accounts(url: str) -> str:
         hold = Hold(id="run-7", money=Money.parse(5), who="ada", why="a run", taken_at=START, expires_at=START + 9 * HOUR)
         holds.take(hold, (), START)
         holds.commit("run-7", Money.parse("4.50"), START + 2 * HOUR)
-    return url
 
 
 def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:

@@ -30,6 +30,7 @@ from costguard.ledger.tables.bills import BillImportRow, BillLineRow
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from costguard.values.money import Money
+from tests.campaign import examples
 from tests.ledger.fleet import asked
 from tests.processes import BESIDE
 
@@ -214,7 +215,7 @@ def test_several_statements_are_one_transaction(url: str, monkeypatch: pytest.Mo
     assert [row[3] for row in stated(url)] == ["pods:pod-1:9"]
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_pieces_in_any_order_leave_what_the_whole_leaves(sqlite_url: str, data: st.DataObject) -> None:
     numbers = data.draw(st.lists(st.integers(0, 40), unique=True, min_size=1, max_size=12))

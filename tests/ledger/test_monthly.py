@@ -28,9 +28,10 @@ from costguard.values.calendar import Period, make_month
 from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.money import Money, sum_intervals
 from costguard.values.resource import ResourceKey, ScopeKey
+from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, asked, copies, histories, machine, poll, rows
 
-FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+FEW = settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 BERLIN = ZoneInfo("Europe/Berlin")
 LATE = ResourceKey("acme", "late", "west-1", "i-7")
 LAST = datetime(2026, 10, 31, tzinfo=UTC)
