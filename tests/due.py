@@ -164,7 +164,7 @@ def list_due(done: GuardRunResult) -> Iterator[DueAct]:
         began = climbs.get((verdict.policy.name, verdict.life.key))  # its grace never begins while its settings wait
         ripe = ripe or bool(began and held & PASSING and held <= PASSING | GRACE and began + one.step.after <= now)
         if one.step.do in DESTRUCTIVE and ripe:
-            why = "; ".join(says for _, says in one.held_by) or "nothing holds it"
+            why = "; ".join(says for _, says in one.held_by) or "acts are not held"
             yield DueAct(verdict.life.key, verdict.life.started_at, one.step.do, verdict.policy.name, now, why, frozenset(held))
 
 

@@ -66,7 +66,7 @@ def arm_switch(
     """Arm the switch if the way of `act` is certain now, and return a description of the result; raises AgentError."""
     if not after_s >= AFTER_LEAST_S:
         raise AgentError(
-            f"--dead-man-after: {after_s / 3600:g} h of silence are too few; write {AFTER_LEAST_S / 3600:g}h or more"
+            f"--dead-man-after: {after_s / 3600:g} h of silence is too short; write {AFTER_LEAST_S / 3600:g}h or more"
         )
     if not IDLE_LEAST_S <= idle_s <= IDLE_MOST_S:
         raise AgentError(f"--dead-man-idle: write between {IDLE_LEAST_S / 3600:g}h and {IDLE_MOST_S / 3600:g}h")

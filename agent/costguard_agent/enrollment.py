@@ -109,7 +109,7 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
 
     make_dir(folder)
     if (folder / CONFIG).exists() and not again:
-        raise AgentError(f"this machine has joined {load_enrollment(folder).url} already: add --again to join anew")
+        raise AgentError(f"this machine has joined {load_enrollment(folder).url} already: add --again to join again")
     wire = WatchdogConnection(url, ca=ca, proxy=proxy)
     fingerprint = _require_fingerprint(code)
     try:
@@ -119,14 +119,14 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
     except UnreachedError as error:
         raise AgentError(f"the watchdog at {url} cannot be reached: {error}") from error
     except OSError as error:
-        raise AgentError(f"cannot keep a key in {folder}: {error.strerror}") from error
+        raise AgentError(f"cannot store a key in {folder}: {error.strerror}") from error
     finally:
         wire.close()
     enrollment = _parse_enrollment(url, answer, guard_key, ca=ca, proxy=proxy)
     try:
         save_enrollment(folder, enrollment)
     except OSError as error:
-        raise AgentError(f"cannot keep what was joined in {folder}: {error.strerror}; run the same command again") from error
+        raise AgentError(f"cannot store the enrolment in {folder}: {error.strerror}; run the same command again") from error
     return enrollment
 
 
@@ -135,7 +135,7 @@ def _require_fingerprint(code: str) -> str:
     secret, fingerprint = split_code(code)
     if not secret or len(fingerprint) != FINGERPRINT_LENGTH:
         raise AgentError(
-            "the code does not name the key of its watchdog, so it cannot be checked who answers: write it whole, "
+            "the code does not name the key of its watchdog, so the watchdog cannot be verified: write the full code, "
             "CODE.FINGERPRINT as costguard agent enrol shows it, or make a new one"
         )
     return fingerprint
@@ -146,16 +146,16 @@ def _verify_watchdog(wire: WatchdogConnection, url: str, fingerprint: str) -> by
     nonce = make_nonce()
     reply = wire.get(f"{HELLO_PATH}?nonce={nonce}")
     if reply.status == NOT_FOUND:
-        raise AgentError(f"what answers at {url} is no costguard watchdog, or one older than this agent: {IMPOSTOR}")
+        raise AgentError(f"the server at {url} is no costguard watchdog, or one older than this agent: {IMPOSTOR}")
     if reply.status != OK:
         raise AgentError(f"the watchdog at {url} refused ({reply.status}): {format_refusal(parse_object(reply.body))}")
     key = decode_base64(str(parse_object(reply.body).get("guard_key")))
     if key is None or len(key) != ed25519.KEY_BYTES:
-        raise AgentError(f"what answers at {url} is not a costguard watchdog: {IMPOSTOR}")
+        raise AgentError(f"the server at {url} is not a costguard watchdog: {IMPOSTOR}")
     if split_code(f".{compute_fingerprint(key)}")[1] != fingerprint:
-        raise AgentError(f"what answers at {url} has another key than the watchdog that made the code: {IMPOSTOR}")
+        raise AgentError(f"the server at {url} has a different key from the watchdog that made the code: {IMPOSTOR}")
     if not _is_signed(reply, key, build_signed_hello(nonce=nonce, body=reply.body)):
-        raise AgentError(f"what answers at {url} cannot prove that it has the watchdog's key: {IMPOSTOR}")
+        raise AgentError(f"the server at {url} cannot prove that it has the watchdog's key: {IMPOSTOR}")
     return key
 
 
@@ -202,7 +202,7 @@ def _make_key(folder: Path, *, again: bool) -> bytes:
 def _parse_enrollment(url: str, answer: dict[str, Any], guard_key: bytes, *, ca: str, proxy: str) -> Enrollment:
     agent = str(answer.get("agent"))
     if not AGENT_ID.fullmatch(agent):
-        raise AgentError(f"what answers at {url} is not a costguard watchdog of this version: check the address")
+        raise AgentError(f"the server at {url} is not a costguard watchdog of this version: check the address")
     name = make_printable(str(answer.get("name") or ""))
     return Enrollment(
         url, agent, guard_key, name, clamp_interval(answer.get("every_s")), str(Path(ca).resolve()) if ca else "", proxy

@@ -147,7 +147,7 @@ class GpuProcessTrees:
                 holders.add(pid)
             elif holds is None and process.name not in DAEMONS and process.began > 0:
                 hidden.add(pid)
-        text = f"who holds a GPU cannot be seen here: {len(hidden)} processes of others count as if they did"
+        text = f"the processes on the GPUs cannot be identified: {len(hidden)} processes of other users count as GPU processes"
         self.troubles = (text,) if hidden else ()
         return frozenset(holders | hidden)
 

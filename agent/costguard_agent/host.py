@@ -222,7 +222,7 @@ def run_command(argv: Sequence[str], around: HostView, *, within_s: float = WITH
         lines = complaint.decode("utf-8", "replace").strip().splitlines() or [""]
         return CommandResult(process.wait(timeout=1), out.decode("utf-8", "replace"), lines[-1][:160])
     except subprocess.TimeoutExpired:
-        raise UnansweredError(f"{name} printed all and did not end", sent=True) from None
+        raise UnansweredError(f"{name} closed its output and did not exit", sent=True) from None
     finally:
         _end_session(process)
 

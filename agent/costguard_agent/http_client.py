@@ -286,7 +286,7 @@ def _parse_proxy(url: str, to: WatchdogAddress) -> SplitResult:
             f"--proxy {url!r} is not an address of a proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
         )
     if to.scheme != "https":
-        raise AgentError("a proxy carries https alone: what goes to this machine needs none")
+        raise AgentError("a proxy is only for https: requests to this machine do not use one")
     return parts
 
 

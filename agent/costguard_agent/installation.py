@@ -206,7 +206,9 @@ def install_service(*, systemd: Path = Path("/run/systemd/system")) -> str:
     if os.geteuid() != 0:
         raise AgentError("installing needs root: sudo costguard-agent install")
     if not systemd.is_dir() or not shutil.which("systemctl"):
-        raise AgentError(f"there is no systemd here. Start it from what starts this container: {_explain_manual_install()}")
+        raise AgentError(
+            f"there is no systemd here. Start the agent from the container's entry point: {_explain_manual_install()}"
+        )
     python = _find_python()
     _put_program(python)
     try:
@@ -232,7 +234,7 @@ def _put_program(python: str) -> None:
         new.rename(PROGRAM)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise AgentError(f"cannot put the program to {PROGRAM}: {error.strerror}") from error
+        raise AgentError(f"cannot copy the program to {PROGRAM}: {error.strerror}") from error
 
 
 def _find_python() -> str:
@@ -271,6 +273,6 @@ def _explain_manual_install() -> str:
         try:
             state_dir.write_file(path, packed.read_bytes(), sure=True)
         except OSError as error:
-            raise AgentError(f"cannot keep the program in {path}: {error.strerror}") from error
+            raise AgentError(f"cannot store the program in {path}: {error.strerror}") from error
         program = str(path)
     return f"nohup {sys.executable} {program} run >>/var/log/costguard-agent.log 2>&1 &"

@@ -139,7 +139,7 @@ class LocalRequestQueue:
             write_file(self._path, json.dumps({"open": requests, "until_ms": self.until_ms}).encode())
             self.trouble = ""
         except OSError as error:
-            self.trouble = f"what was asked for is lost at a restart: {self._path.parent} cannot be written ({error.strerror})"
+            self.trouble = f"the requests are lost at a restart: {self._path.parent} cannot be written ({error.strerror})"
 
 
 def _parse_request(hint: object, now_ms: int, reply_to: bytes | str) -> LocalRequest | str:

@@ -71,7 +71,7 @@ def probe_notebooks(around: HostView, now: float) -> ProbeResult:
         try:
             kernels += _fetch_kernels(server)
         except UnansweredError as error:  # noqa: PERF203 - one that does not answer is told, and the others are asked
-            troubles.append(f"the notebook server at port {server.port} cannot be asked: {error}")
+            troubles.append(f"the notebook server at port {server.port} cannot be queried: {error}")
     signals: dict[str, float] = {}
     if kernels:
         signals[CONNECTIONS] = float(sum(one.connections for one in kernels))
@@ -194,4 +194,4 @@ def _compute_age(kernel: NotebookKernel, now: float) -> float | None:
 def _find_long_cells(kernels: list[NotebookKernel], now: float) -> tuple[str, ...]:
     ages = [now - one.active_at for one in kernels if one.state == BUSY and one.active_at is not None]
     longest = max(ages, default=0.0)
-    return (f"a notebook's kernel is busy and said nothing for {longest / 3600:.0f} h",) if longest > LONG_S else ()
+    return (f"a notebook's kernel is busy and sent no message for {longest / 3600:.0f} h",) if longest > LONG_S else ()

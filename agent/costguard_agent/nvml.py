@@ -192,7 +192,7 @@ class GpuReader:
         mode = self._call_first_available(device, "split", ("nvmlDeviceGetMigMode",), troubles)
         device.split = mode is not None and bool(mode[0])
         if device.split:
-            troubles.append(f"{device.name} is split (MIG): it tells no duty; power, memory and processes stand for it")
+            troubles.append(f"{device.name} is split (MIG) and reports no duty: power, memory and processes are used instead")
         limit = self._call_first_available(
             device, LIMIT, ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"), troubles
         )
@@ -287,7 +287,7 @@ class GpuReader:
             if error.code in CLOSED or error.code in GONE:
                 raise error
             if error.code >= 0 and error.code not in NEVER:
-                troubles.append(f"{device.name} does not tell {what}: {error}")
+                troubles.append(f"{device.name} does not report {what}: {error}")
                 return None
         device.never.add(what)
         return None

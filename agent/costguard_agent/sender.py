@@ -214,8 +214,8 @@ def _measure_ahead_ms(reply: WatchdogReply, now_ms: int) -> int | None:
 
 def _explain_foreign_answer(url: str, reply: WatchdogReply) -> str:
     return (
-        f"what answers at {url} does not have the watchdog's key ({_describe_answer(reply)}): is something in between, or "
-        "was it set up anew?"
+        f"the server at {url} does not have the watchdog's key ({_describe_answer(reply)}): "
+        "check for a proxy in between, or join again if the watchdog was set up again"
     )
 
 

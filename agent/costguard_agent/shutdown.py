@@ -131,7 +131,7 @@ def save_shutdown_meaning(place: MachineIdentity, means: str, around: HostView) 
     if means not in ACTS:
         raise AgentError(f"--shutdown-means {means!r}: write stop or terminate")
     if not place.id:
-        raise AgentError(f"--shutdown-means is kept with the instance's id, and that is unknown: {place.why}")
+        raise AgentError(f"--shutdown-means is stored with the instance's id, which is unknown: {place.why}")
     try:
         around.rebase_path(MEANING_FILE).write_text(f"{place.id} {means}\n", "utf-8")
     except OSError as error:

@@ -73,7 +73,7 @@ def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
     except OSError as error:
         raise AgentError(f"cannot make {folder}: {error.strerror}; set {DIR} to a folder that can be written") from error
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise AgentError(f"others may write to {folder}: chmod 700 {folder}, and check who had access")
+        raise AgentError(f"other users can write to {folder}: chmod 700 {folder}, and check which users had access")
     return folder
 
 

@@ -9,7 +9,7 @@ agent, is left out as well.
 
 A refusal has a name for machines, an HTTP status, and a sentence for people:
 
-    {"error": "replayed", "says": "its number does not increase: this message or a later one already arrived"}
+    {"error": "replayed", "says": "its sequence number does not increase: this message or a later one already arrived"}
 
 A refused message changes nothing. `malformed` names the field and the expected form.
 """
@@ -258,7 +258,7 @@ def _require_number(value: object, field: str, least: float, most: float) -> flo
     if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE_NUMBER < value < HUGE_NUMBER:
         raise _build_refusal(field, f"must be a number, not {_describe_kind(value)}", f"write one from {least:g} to {most:g}")
     if not least <= value <= most:
-        raise _build_refusal(field, f"must lie between {least:g} and {most:g}, not {describe_value(value)}", "check the unit")
+        raise _build_refusal(field, f"must be between {least:g} and {most:g}, not {describe_value(value)}", "check the unit")
     return float(value)
 
 
@@ -306,8 +306,8 @@ REFUSALS: Mapping[str, MessageRefusal] = {
     NOT_FOUND: MessageRefusal(404, "not found"),
     NO_METHOD: MessageRefusal(405, "the method is not allowed here"),
     TOO_SLOW: MessageRefusal(408, "the message did not arrive in time"),
-    STALE: MessageRefusal(409, "the moment of sending is too far from this clock: set the machine's clock (chrony)"),
-    REPLAYED: MessageRefusal(409, "its number does not increase: this message or a later one already arrived"),
+    STALE: MessageRefusal(409, "the sending time differs too much from this clock: set the machine's clock (chrony)"),
+    REPLAYED: MessageRefusal(409, "its sequence number does not increase: this message or a later one already arrived"),
     DOUBLED: MessageRefusal(409, "two machines use this key (a copied disk?), and both are refused: enrol each of them again"),
     REVOKED: MessageRefusal(410, "this agent was revoked: enrol another one with costguard agent enrol ID"),
     ANOTHER_LIFE: MessageRefusal(
@@ -319,11 +319,11 @@ REFUSALS: Mapping[str, MessageRefusal] = {
     TOO_LARGE: MessageRefusal(413, "the message is larger than 64 KiB: send fewer records at a time"),
     ENCODED: MessageRefusal(415, "the message is compressed or not JSON: send uncompressed application/json"),
     WRONG_HOST: MessageRefusal(421, "unknown host: add it to [web] hosts or url"),
-    TOO_OFTEN: MessageRefusal(429, "too many messages: wait as long as Retry-After says"),
+    TOO_OFTEN: MessageRefusal(429, "too many messages: wait for the time in Retry-After"),
     BROKEN: MessageRefusal(500, "internal error: see the watchdog's log"),
     UNWRITABLE: MessageRefusal(503, "the ledger cannot be written: nothing was stored, send it again"),
-    NO_WATCHDOG: MessageRefusal(503, "no watchdog takes messages at present: nothing was stored, send it again"),
-    NOT_READY: MessageRefusal(503, "not ready yet: ask again after the next run of the guard"),
+    NO_WATCHDOG: MessageRefusal(503, "no watchdog accepts messages now: nothing was stored, send it again"),
+    NOT_READY: MessageRefusal(503, "not ready yet: try again after the next guard run"),
 }
 
 

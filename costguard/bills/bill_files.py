@@ -243,7 +243,7 @@ def format_export_instant(at: datetime) -> str:
 def _require_export_instant(row: _FocusColumns, column: str) -> datetime:
     at = parse_export_instant(row.get(column))
     if at is None:
-        raise InputError(f"is not an instant: {shorten(repr(row.get(column)), 40)}", field=column)
+        raise InputError(f"is not a time: {shorten(repr(row.get(column)), 40)}", field=column)
     return at
 
 

@@ -50,8 +50,18 @@ class BillLine:
 
     def __post_init__(self) -> None:
         require(bool(self.id and self.provider), "bill line", "needs an id and a provider")
-        require(self.charge in CHARGES, f"bill line {self.id}", f"has charge '{self.charge}'", f"one of {', '.join(CHARGES)}")
-        require(self.id.startswith(self.bill), f"bill line {self.id}", "is of another bill", "an id that begins with its bill")
+        require(
+            self.charge in CHARGES,
+            f"bill line {self.id}",
+            f"has the unknown charge '{self.charge}'",
+            f"write one of {', '.join(CHARGES)}",
+        )
+        require(
+            self.id.startswith(self.bill),
+            f"bill line {self.id}",
+            "belongs to another bill",
+            "its id must begin with the id of its bill",
+        )
         require_instant(self.start, f"bill line {self.id}")
         require_instant(self.end, f"bill line {self.id}")
         require(self.start < self.end, f"bill line {self.id}", "ends before it starts", "a half-open period")
@@ -109,6 +119,6 @@ def parse_bill_amount(value: object, field: str) -> Decimal:
         return amount
     shown = shorten(repr(value), 40)
     if text.count(",") == 1 and text.replace(",", "", 1).lstrip("+-").isdigit():
-        hint = "export it anew with a decimal point: whether this comma parts thousands nobody can tell"
-        raise InputError(f"is written with a comma: {shown}", field=field, hint=hint)
+        hint = "export it again with a decimal point: the comma may be a decimal or a thousands separator"
+        raise InputError(f"is an amount with a comma: {shown}", field=field, hint=hint)
     raise InputError(f"is not an amount of money: {shown}", field=field)

@@ -38,18 +38,18 @@ ABOVE, BELOW, BLOCKED = "more than possible", "less than certain", "beside a con
 CONTRADICTIONS = frozenset((ABOVE, BELOW))
 REASON_SENTENCES: Mapping[str, str] = {
     LATE: "its provider may still change it",
-    FUTURE: "its period was not over when it was stated",
+    FUTURE: "its period had not ended when it was issued",
     AHEAD: "the account was not listed completely since its period",
-    UNWATCHED: "it is of a time before costguard first saw the resource",
+    UNWATCHED: "its period is before costguard first saw the resource",
     CURRENCY: "it is in another currency than the charges",
-    LONG: "it is of more than one UTC day, and does not say of which",
-    NEGATIVE: "it takes back more than was charged",
-    TWICE: "the bill states it twice",
-    OVERLAP: "it lies over another line of the same resource",
-    ABOVE: "it is more than the resource can have cost as it was seen",
-    BELOW: "it is less than the resource cost as it was seen, usually by a discount that costguard does not see "
+    LONG: "it covers more than one UTC day without a daily split",
+    NEGATIVE: "it credits more than was charged",
+    TWICE: "the bill contains it twice",
+    OVERLAP: "it overlaps another line of the same resource",
+    ABOVE: "it is more than the observed resource can have cost",
+    BELOW: "it is less than the observed resource cost, usually because of a discount that costguard does not know "
     "(savings plan, committed use, negotiated)",
-    BLOCKED: "another line of that resource and day contradicts what was seen",
+    BLOCKED: "another line of that resource and day contradicts the observations",
 }
 """Why a line narrows nothing, in words."""
 

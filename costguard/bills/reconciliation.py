@@ -230,7 +230,7 @@ def explain_drift(one: AccountComparison, judging: CauseContext) -> DriftResult:
     allowed = judging.tolerance.compute_allowed(billed)
     foreign = [part for part in parts if part.cause == CURRENCY]
     outcome = WITHIN if unexplained <= allowed else UNSURE if foreign or judging.why else BEYOND
-    why = f"the bill is not whole: {judging.why}" if judging.why else foreign[0].reason if foreign else ""
+    why = f"the bill is incomplete: {judging.why}" if judging.why else foreign[0].reason if foreign else ""
     return DriftResult(
         provider=judging.provider,
         account=one.account,
@@ -346,7 +346,7 @@ def _list_separate_parts(one: AccountComparison) -> Iterator[DriftPart]:
         yield _build_separate_part(LATE, nano, _describe_late(one, lines), lines, len(late))
     early = [group for group in groups if group.early.billed]
     if early:
-        reason = "billed before costguard first looked: nobody stated since when it ran"
+        reason = "billed before costguard first saw it: its start time is unknown"
         yield _build_separate_part(UNWATCHED, sum(group.early.billed for group in early), reason, 0, len(early))
     if one.outside[BEFORE][2]:
         yield _build_separate_part(NOT_STATED, -one.outside[BEFORE][1], "charges from before the statement begins")
@@ -406,16 +406,16 @@ def _describe_reason(
         return _describe_rate(groups, ratio, which)
     if cause == UNSEEN:
         account = "" if one.account in judging.accounts else f", of an account that costguard does not poll ({one.account})"
-        return f"billed for {which} that costguard never saw{account}"
+        return f"billed for {which} that costguard never listed{account}"
     if cause == CURRENCY:
         others = {c for group in groups for c in judging.others[one.account, group.resource, group.charge]} - {one.currency}
-        return f"in {one.currency}, the other side in {', '.join(sorted(others))}: currencies are never added"
+        return f"in {one.currency}, and the charges or the bill in {', '.join(sorted(others))}: currencies are not added"
     return _REASONS[cause](groups, which)
 
 
 def _describe_rate(groups: Sequence[DriftGroup], ratio: Fraction, which: str) -> str:
     blocks = sum(1 for group in groups for block in group.blocks.values() if block.lines and not block.estimated)
-    text = f"the bill is {float(ratio):.4f} times the charges in all {blocks} parts of time of {which}"
+    text = f"the bill is {float(ratio):.4f} times the charges in all {blocks} periods of {which}"
     prices = {price for group in groups for price in group.prices}
     if len(prices) != 1:
         return f"{text}; {len(prices)} prices were counted"
@@ -429,11 +429,11 @@ def _describe_rate(groups: Sequence[DriftGroup], ratio: Fraction, which: str) ->
 
 
 def _describe_uncharged(groups: Sequence[DriftGroup], which: str) -> str:
-    return f"billed for {which} that costguard knows and charged nothing for then{_describe_lines(groups)}"
+    return f"billed for {which} that costguard knows, without charges at that time{_describe_lines(groups)}"
 
 
 def _describe_nameless(groups: Sequence[DriftGroup], _: str) -> str:
-    return f"lines of no resource, with no charge beside them{_describe_lines(groups)}"
+    return f"lines without a resource, and without a charge{_describe_lines(groups)}"
 
 
 def _describe_lines(groups: Sequence[DriftGroup]) -> str:
@@ -443,15 +443,15 @@ def _describe_lines(groups: Sequence[DriftGroup]) -> str:
 
 
 _REASONS: dict[str, Callable[[Sequence[DriftGroup], str], str]] = {
-    DOUBT: lambda _, which: f"{which}: within what is known of the charges",
-    ROUNDING: lambda groups, which: f"{which}: no more than rounding of {sum(g.settled.lines for g in groups)} lines can make",
-    UNBILLED: lambda _, which: f"{which}: charged, and the bill has no line",
-    OVERLAP: lambda groups, which: f"{which}: {sum(g.overlapping for g in groups)} lines lie over others of the same thing",
+    DOUBT: lambda _, which: f"{which}: within the bounds of the charges",
+    ROUNDING: lambda groups, which: f"{which}: explained by rounding of {sum(g.settled.lines for g in groups)} lines",
+    UNBILLED: lambda _, which: f"{which}: charged, but the bill has no line",
+    OVERLAP: lambda groups, which: f"{which}: {sum(g.overlapping for g in groups)} lines overlap others of the same resource",
     NOT_CHARGED: _describe_uncharged,
     NO_RESOURCE: _describe_nameless,
-    STORAGE: lambda _, which: f"{which}: billed otherwise than size and time come to",
+    STORAGE: lambda _, which: f"{which}: the bill differs from size times time",
     RATE: lambda _, which: f"{which}: another ratio",
-    OTHER: lambda _, which: f"{which}: billed otherwise than charged, in no one ratio",
+    OTHER: lambda _, which: f"{which}: the bill differs from the charges, without a constant ratio",
 }
 
 

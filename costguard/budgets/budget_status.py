@@ -119,7 +119,7 @@ class Admission:
             return self._describe_budget()
         was = f"{self.was.format()} {self.was.currency}"
         if not self.admitted:
-            return f"{self._describe_budget()}; the hold of {was} that was taken before stays"
+            return f"{self._describe_budget()}; the earlier hold of {was} stays"
         decided = f" ({self._describe_budget()})" if self.cap else ""
         return f"{self.asked.format()} {self.asked.currency} is held instead of {was}{decided}"
 

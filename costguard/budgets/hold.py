@@ -69,7 +69,7 @@ class Hold:
         require(fits, field, f"must be more than zero and at most a billion, not {self.money.format()}", "check the unit")
         require_instant(self.taken_at, f"{field}.taken_at")
         require_instant(self.expires_at, f"{field}.expires_at")
-        require(self.taken_at < self.expires_at, field, "expires before it is taken", "give it a duration of more than zero")
+        require(self.taken_at < self.expires_at, field, "expires before it starts", "give it a duration of more than zero")
         require(
             self.expires_at - self.taken_at <= HOLD_DURATION_MAX,
             field,

@@ -54,7 +54,7 @@ def compute_runway(balance: PrepaidBalance, live: Iterable[LiveResource], now: d
     nano = balance.burn.nano_per_hour if balance.burn and is_stated else sum(b.stated.nano for b in burns)
     hourly = Money(nano=nano, currency=currency)
     unpriced = not is_stated and any(b.unknown or b.guessed for b in burns)
-    why = "some of it burns at estimated prices" if unpriced else ""
+    why = "part of the burn is at estimated prices" if unpriced else ""
     if balance.amount.nano <= 0:
         return Runway(balance=balance, hourly=hourly, left=timedelta(), why="it is spent", loses=loses)
     if not nano:

@@ -231,7 +231,7 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
         sys.stderr.write("\n")  # what was asked stands there still
         return _print_error("interrupted", INTERRUPTED, json_log=json_log)
     except SystemExit:
-        return _print_error("a part of it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
+        return _print_error("a part of costguard ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
     except BrokenPipeError:
         # The reader (`| head`) has gone: not our failure. Point stdout away so that the flush at exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -46,6 +46,6 @@ def command(
     if release is None and ended is None:
         return admit.answer_admit(read_admit_request(ctx.params, job, ctx.obj.config))
     if release is not None and ended is not None:
-        raise InputError("are given together", field="--release and --ended", hint="leave one of them out")
+        raise InputError("cannot be given together", field="--release and --ended", hint="leave one of them out")
     money = None if spent is None else Money.parse(spent, field="--spent")
     return admit.answer_hold_end(release or ended or "", started=release is None, spent=money, config=ctx.obj.config)

@@ -72,7 +72,7 @@ class CostguardCommand(TyperCommand):
 
             check_format(ctx, self.makes)
         quiet = self.own_screen or bool(ctx.params.get("watch"))
-        with show_progress(f"{ctx.info_name} is at work", verbose=ctx.obj.verbose, quiet=quiet):
+        with show_progress(f"{ctx.info_name} is running", verbose=ctx.obj.verbose, quiet=quiet):
             answer = ctx.invoke(self.callback, **{name: value for name, value in ctx.params.items() if name in self.own})
             if answer is not None:
                 from costguard.cli.answer import write_answer
@@ -123,7 +123,7 @@ class ActionGroup(TyperGroup):
         if name:
             place = args.index(name) if name in args else len(args)
             if place and not helps and name in args and self.commands[name].hidden:
-                what = f"{name} is a command of the {ctx.info_name}, which takes no option before it"
+                what = f"{name} is a command of the {ctx.info_name} and takes no options before it"
                 raise InputError(what, field="ACTION", hint=f"{ctx.command_path} {name}")
             args = [name, *args[:place], *args[place + 1 :]]
         return super().parse_args(ctx, args)

@@ -102,7 +102,7 @@ def _compress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _check_replaceable(target: Path, *, force: bool) -> None:
     if target.is_symlink():  # its place would be taken, and what it leads to stay as it was: /dev/stdout is one
-        hint = f"name the link's target, {target.readlink()}, or {PRINT_HINT}"
+        hint = f"write to the link's target, {target.readlink()}, or {PRINT_HINT}"
         raise InputError("already exists and is a link to another file", field=str(target), hint=hint)
     if not target.is_file():  # a device, a pipe: what is put in its place would not be it
         raise InputError(

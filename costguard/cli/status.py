@@ -65,7 +65,7 @@ def _read_pause(ctx: Context, every: str | None) -> timedelta:
     from costguard.settings.fields import parse_duration
 
     if ctx.params["strict"]:
-        raise InputError("decides an exit code, and --watch has none", field="--strict", hint="leave out one of them")
+        raise InputError("sets an exit code, which --watch does not have", field="--strict", hint="leave one of them out")
     if find_format(ctx).name != "table" or ctx.params.get("output"):
         raise InputError("draws tables on a terminal", field="--watch", hint="leave out --watch, or the format and the file")
     if not sys.stdout.isatty():

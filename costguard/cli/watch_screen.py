@@ -54,7 +54,7 @@ def _draw_parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
     for scope in view.scopes:
         if not scope.seen or scope.state == "failed":
             why = f": {scope.now.why}" if scope.now.why else ""
-            text = f"not seen: {format_scope(scope.now.scope)} ({scope.state}){why}"
+            text = f"not read: {format_scope(scope.now.scope)} ({scope.state}){why}"
             yield CutText(shorten(to_one_line(text), 200), style="bold red")
     if view.machines:
         yield _draw_machines(view, wide=wide)

@@ -46,7 +46,7 @@ class CalibrationFile:
         """Return the runs as they were stated; empty if the file is missing."""
         runs = (self._read() or {}).get("runs", [])
         if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
-            raise self._make_damage_error("its runs are no list of tables")
+            raise self._make_damage_error("its runs are not a list of tables")
         return tuple(runs)
 
     def save(self, calibration: Calibration, runs: Sequence[Table]) -> None:

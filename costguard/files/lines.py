@@ -36,13 +36,13 @@ def open_file(path: Path) -> Iterator[io.BufferedReader]:
         with open_input_file(path) as raw:
             yield raw
     except FileNotFoundError:
-        raise InputError("there is no such file", field=str(path), hint="name a file that is there") from None
+        raise InputError("no such file", field=str(path), hint="name an existing file") from None
     except IsADirectoryError:
         raise InputError("is a folder, not a file", field=str(path), hint="name one file of it") from None
     except InputFileError as refused:
         raise InputError(refused.why, field=str(path), hint="write it to a file first") from None
     except OSError as wrong:
-        raise InputError(f"cannot be read: {wrong.strerror or wrong}", field=str(path), hint="check its rights") from None
+        raise InputError(f"cannot be read: {wrong.strerror or wrong}", field=str(path), hint="check its permissions") from None
 
 
 def is_parquet(raw: io.BufferedReader) -> bool:
@@ -71,15 +71,15 @@ class LineReader:
         if head.startswith(ZIP):
             raise InputError("is a zip archive", field=self.name, hint="unpack it, and name the file or folder in it")
         if b"\0" in head and encoding != "utf-16":
-            hint = "a CSV, JSON or Parquet file is wanted; UTF-16 without a mark at its beginning is not read: save it as UTF-8"
-            raise InputError("is not a text", field=self.name, hint=hint)
+            hint = "a CSV, JSON or Parquet file is required; UTF-16 without a byte order mark cannot be read: save it as UTF-8"
+            raise InputError("is not text", field=self.name, hint=hint)
         self._text = io.TextIOWrapper(self._raw, encoding, newline="")
         for line in self:
             if line.strip():
                 return line
             if self.number > MOST_BLANK:
-                raise InputError(f"begins with {self.number} blank lines", field=self.name, hint="is it a bill?")
-        raise InputError("holds nothing but blank lines", field=self.name, hint="export it again")
+                raise InputError(f"begins with {self.number} blank lines", field=self.name, hint="check that it is a bill")
+        raise InputError("contains only blank lines", field=self.name, hint="export it again")
 
     def __iter__(self) -> Iterator[str]:
         assert self._text is not None  # noqa: S101 - for the type checker: begun before
@@ -88,9 +88,9 @@ class LineReader:
                 self.number += 1
                 if len(line) >= LONGEST_LINE:
                     what = f"is longer than {LONGEST_LINE >> 20} million characters"
-                    raise InputError(what, field=self.here, hint="is it a bill?")
+                    raise InputError(what, field=self.here, hint="check that it is a bill")
                 if "\0" in line:
-                    raise InputError("holds a zero byte, which no text has", field=self.here, hint="export it again")
+                    raise InputError("contains a zero byte, so it is not text", field=self.here, hint="export it again")
                 yield line
 
     @property

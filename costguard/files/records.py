@@ -70,7 +70,7 @@ def _list_files(path: Path) -> Iterator[Path]:
 def _check_file_count(paths: Iterable[Path], where: str) -> list[Path]:
     every = sorted(paths)
     if not every:
-        raise InputError("names no bill file", field=where, hint=f"they end in {', '.join(ENDINGS)}")
+        raise InputError("contains no bill file", field=where, hint=f"they end in {', '.join(ENDINGS)}")
     if len(every) > MOST_FILES:
         raise InputError(f"holds {len(every)} files, more than {MOST_FILES}", field=where, hint="name a folder of one month")
     return every
@@ -104,15 +104,15 @@ def _read_rows(table: FileTable, at: str = "") -> Iterator[LocatedRecord]:
     """
     header = [name.strip() for name in table.header]
     if len(header) < 2 or len(set(header)) != len(header):  # noqa: PLR2004 - one column is no table
-        hint = "a table begins with the names of its columns, each once"
-        raise InputError("is not a header of a table", field=at or table.name, hint=hint)
+        hint = "a table starts with its column names, each once"
+        raise InputError("the header of the table has empty or repeated names", field=at or table.name, hint=hint)
     for number, row in table.rows:
         if len(row) != len(header):
-            hint = "is a text in it not quoted, or a decimal comma not turned into a point?"
+            hint = "quote texts that contain a comma, and write decimal points"
             raise InputError(f"has {len(row)} cells, and the header {len(header)}", field=table.here(number), hint=hint)
         if row == table.header:
-            hint = "are two files in one? put them into a folder of their own, and name that"
-            raise InputError("is the header once more", field=table.here(number), hint=hint)
+            hint = "if the file contains two tables, split it, put the parts in a folder and name the folder"
+            raise InputError("repeats the header", field=table.here(number), hint=hint)
         yield table.here(number), dict(zip(header, row, strict=True))
 
 
@@ -122,7 +122,7 @@ def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]
     if alone is None:
         document = _parse_json(_read_rest(lines, first))
         if document is None:
-            raise InputError("is not JSON", field=lines.name, hint="is it cut short? export it again")
+            raise InputError("is not JSON", field=lines.name, hint="it may be cut short: export it again")
         yield from _list_inner_records(document, lines.name, DEEPEST)
         return
     yield from _list_inner_records(alone, lines.here, DEEPEST)
@@ -130,7 +130,7 @@ def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]
         if line.strip():
             record = _parse_json(line)
             if record is None:
-                raise InputError("is not JSON", field=lines.here, hint="is the file cut short? export it again")
+                raise InputError("is not JSON", field=lines.here, hint="the file may be cut short: export it again")
             yield from _list_inner_records(record, lines.here, DEEPEST)
 
 
@@ -164,13 +164,13 @@ def _list_inner_records(value: object, position: str, deep: int) -> Iterator[Loc
         return
     if not isinstance(value, Mapping):
         shown = shorten(repr(value), 40)
-        raise InputError(f"is not an object with keys and values: {shown}", field=position, hint="is it a bill?")
+        raise InputError(f"is not an object with keys and values: {shown}", field=position, hint="check that it is a bill")
     lists = [inner for inner in value.values() if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner)]
     wrapped = deep > 0 and len(lists) == 1 and not _has_amounts(value)
     if wrapped:
         yield from (place for place in _list_inner_records(lists[0], position, deep - 1))
     elif deep > 0 and len(lists) > 1 and not _has_amounts(value):
-        raise InputError("holds several lists: which is the bill?", field=position, hint="keep the one that holds its lines")
+        raise InputError("contains several lists of lines", field=position, hint="keep only the list of the bill's lines")
     else:
         yield position, value
 

@@ -67,7 +67,7 @@ def _check_header(header: Iterable[object], position: str) -> list[str]:
     """Return the column names; raise InputError if there are more than MOST_COLUMNS."""
     names = [str(name) for name in header]
     if len(names) > MOST_COLUMNS:
-        raise InputError(f"has {len(names)} columns, more than {MOST_COLUMNS}", field=position, hint="is it a bill?")
+        raise InputError(f"has {len(names)} columns, more than {MOST_COLUMNS}", field=position, hint="check that it is a bill")
     return names
 
 
@@ -81,7 +81,7 @@ def _list_csv_rows(lines: LineReader, first: str, delimiter: str) -> Iterator[Nu
             read += len(line)
             if read > LONGEST_ROW:
                 what = f"is in a row, or among blank lines, of more than {LONGEST_ROW >> 20} million characters"
-                raise InputError(what, field=lines.here, hint="is a quote missing? export it again")
+                raise InputError(what, field=lines.here, hint="a quote may be missing: export it again")
             yield line
 
     csv.field_size_limit(LONGEST_CELL)
@@ -92,7 +92,7 @@ def _list_csv_rows(lines: LineReader, first: str, delimiter: str) -> Iterator[Nu
                 read = 0
                 yield lines.number, cells
     except csv.Error as odd:
-        hint = "is a quote missing? export it again"
+        hint = "a quote may be missing: export it again"
         raise InputError(f"is not valid CSV: {to_one_line(str(odd))}", field=lines.here, hint=hint) from None
 
 
@@ -144,7 +144,7 @@ def _convert_column(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 
 
 def _build_parquet_error(where: str, broken: Exception) -> InputError:
     what = f"cannot be read as Parquet: {shorten(to_one_line(str(broken)), 120)}"
-    return InputError(what, field=where, hint="it is cut short or damaged: get it anew")
+    return InputError(what, field=where, hint="it is cut short or damaged: download it again")
 
 
 def format_cell(value: object) -> str:
@@ -177,7 +177,7 @@ def parse_json(text: str) -> object:
 def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("a key stands in it twice")
+        raise ValueError("a key appears twice")
     return table
 
 

@@ -63,11 +63,11 @@ def read_config(file: ConfigFile) -> ConfigReading:
         hint = f"known: {labels}; or a job file (model = ..., method = ...)"
         if file.kind == PYTHON:
             hint = "of Python, literal arguments of Unsloth, Modal and Ray are read; a config that it writes: name that file"
-        raise InputError("is a config of no known format", field=str(file.path), hint=hint)
+        raise InputError("the format of the config is not known", field=str(file.path), hint=hint)
     draft = ConfigDraft(file, reader.LABEL)
     reader.read(draft)
     if file.repeated:
-        draft.notes.append(f"stands twice, and the last one counts: {', '.join(file.repeated)}")
+        draft.notes.append(f"appears twice, and the last one is used: {', '.join(file.repeated)}")
     if len(file.documents) > 1 and reader.LABEL not in SEVERAL:
         draft.leave("document 2", f"{len(file.documents)} documents: the first is read")
     return draft.finish()

@@ -74,11 +74,11 @@ def read(draft: ConfigDraft) -> None:
     several = isinstance(nodes, dict) or (isinstance(nodes, str) and RANGE.fullmatch(nodes) is not None)
     counted = 1 if nodes is None or several else draft.read_count(nodes, "nodes")
     if several:
-        draft.leave("nodes", "no single number")
+        draft.leave("nodes", "is not a single number")
     limit = draft.take("max_duration")
     hours = (parse_span(str(limit)) if limit not in (None, "off", False) else None) or None
     if hours is None and limit not in (None, "off", False):
-        draft.leave("max_duration", f"{limit} is no duration")
+        draft.leave("max_duration", f"{limit} is not a duration")
     if hardware is not None:
         draft.hardware = replace(hardware, nodes=counted, hours=hours)
     policy = draft.take_text("spot_policy")
@@ -120,7 +120,7 @@ def _join_parts(draft: ConfigDraft, table: Mapping[str, object]) -> str:
     parts = [names] if isinstance(names, str) else [",".join(map(str, names))] if isinstance(names, list) else []
     parts += [str(table[key]) for key in ("memory", "count") if table.get(key) is not None]
     for key in sorted(table.keys() - {"name", "memory", "count", "vendor"}):
-        draft.leave(f"resources.gpu.{key}", "the kind of GPU is not chosen by it")
+        draft.leave(f"resources.gpu.{key}", "it does not select the kind of GPU")
     return ":".join(parts)
 
 

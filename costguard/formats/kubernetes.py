@@ -204,7 +204,7 @@ def _count_gpus(draft: ConfigDraft, container: Mapping[str, object]) -> int:
             text = str(value)
             if text.isascii() and text.isdigit():
                 return draft.read_count(text, f"resources.{part}.{name}") if text.strip("0") else 0
-            raise draft.refuse(f"resources.{part}.{name}", f"is no whole number of GPUs: {checks.describe_value(value)}")
+            raise draft.refuse(f"resources.{part}.{name}", f"is not a whole number of GPUs: {checks.describe_value(value)}")
     return 0
 
 

@@ -23,7 +23,7 @@ USUAL_PER_MACHINE = 8
 
 
 def parse_span(text: str) -> float | None:
-    """Return the hours of `12h`, `90m`, `1d`, `3600` (seconds); None if it is no duration."""
+    """Return the hours of `12h`, `90m`, `1d`, `3600` (seconds); None if it is not a duration."""
     match = SPAN.fullmatch(text.strip())
     return None if match is None else float(match[1]) * SECONDS[(match[2] or "s").lower()] / 3600
 
@@ -41,7 +41,7 @@ def split_machines(draft: ConfigDraft, total: int, gpu: str | None, hours: float
     """Return `total` GPUs as machines of eight; fewer are one machine. What is assumed is noted."""
     per_machine = min(total, USUAL_PER_MACHINE)
     if total % per_machine:
-        draft.leave("GPUs", f"{total} are no whole number of machines: state --on GPU:COUNTxNODES")
+        draft.leave("GPUs", f"{total} are not a whole number of machines: state --on GPU:COUNTxNODES")
         return LaunchHardware(gpu=gpu, hours=hours)
     if total > per_machine:
         draft.notes.append(f"{total} GPUs: {per_machine} a machine is assumed")

@@ -31,7 +31,7 @@ class PythonSource:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as broken:
             why = shorten(to_one_line(str(broken)))
             raise InputError(
-                f"is not valid Python: {why}", field=str(file.path), hint="python -m py_compile says where"
+                f"is not valid Python: {why}", field=str(file.path), hint="python -m py_compile shows the line"
             ) from None
         self._constants = self._find_constants()
 

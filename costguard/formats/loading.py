@@ -71,7 +71,7 @@ def load_config_file(path: Path, text: str = "") -> ConfigFile:
     """
     ending = path.suffix.lower()
     if ending in PICKLES:
-        what = "is a pickle, which runs code when it is loaded; it is not opened"
+        what = "is a pickle, which can run code when it is loaded, so it is not read"
         hint = "write it as JSON where it was made: print(trainer.args.to_json_string()), and name that file"
         raise InputError(what, field=str(path), hint=hint)
     text = text or read_text(path)
@@ -155,7 +155,7 @@ def _parse_yaml(text: str, path: Path) -> tuple[tuple[Mapping[str, object], ...]
         raise InputError(f"is not valid YAML: {shorten(to_one_line(str(broken)))}", field=str(path)) from None
     tables = tuple(one for one in documents if one is not None)
     if not tables or len(tables) > DOCUMENTS_MOST or not all(isinstance(one, Mapping) for one in tables):
-        raise InputError("holds no table of keys", field=str(path), hint="start it with key: value")
+        raise InputError("contains no keys", field=str(path), hint="start it with key: value")
     return tuple(cast("Mapping[str, object]", _name_keys(one)) for one in tables), repeated
 
 
@@ -202,7 +202,7 @@ def _check_events(events: Iterator[Any], path: Path) -> dict[str, int]:
         if kind == "AliasEvent":
             if any(one.anchor == event.anchor for one in open_nodes):
                 raise InputError(
-                    f"holds itself: *{event.anchor} stands inside &{event.anchor}",
+                    f"refers to itself: *{event.anchor} is inside &{event.anchor}",
                     field=f"{path} line {event.start_mark.line + 1}",
                     hint="remove the alias",
                 )
@@ -232,6 +232,6 @@ def _refuse_yaml(broken: Any, text: str, path: Path) -> InputError:  # noqa: ANN
             f"has the tag {tag}: only plain values are read, and nothing is executed", field=where, hint="remove it"
         )
     if "{{" in text or "{%" in text:
-        hint = "render the template first, and name the file that comes out"
+        hint = "render the template first, and name the rendered file"
         return InputError(f"is a template, not YAML: {problem}", field=where, hint=hint)
     return InputError(f"is not valid YAML: {problem}", field=where, hint="check the indentation and the quotes of this line")

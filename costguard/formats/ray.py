@@ -46,7 +46,7 @@ def read(draft: ConfigDraft) -> None:
         raise draft.refuse("use_gpu", "is not true: the workers have no GPU")
     for key, value in (("num_workers" if scaling is not None else "num_gpus", workers), ("resources_per_worker", each)):
         if value == COMPUTED or not isinstance(value, int) or isinstance(value, bool):
-            raise draft.refuse(key, "is computed when the program runs, or is no whole number")
+            raise draft.refuse(key, "is computed when the program runs, or is not a whole number")
         draft.read_count(value, key)
     kind = request.get("accelerator_type")
     if kind == COMPUTED:

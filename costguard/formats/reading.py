@@ -109,7 +109,7 @@ class ConfigReading:
         )
         parts = (
             (f"read as {self.label}: {self.describe()}", True),
-            (f"assumed, as {self.label} does where nothing is stated: {'; '.join(self.assumed)}", bool(self.assumed)),
+            (f"assumed, as {self.label} does by default: {'; '.join(self.assumed)}", bool(self.assumed)),
             (f"not read, and may change the figures: {_name_some(self.unread)}", bool(self.unread)),
             (f"filled in by another program, and not read: {_name_some(self.templates)}", bool(self.templates)),
             (f"no effect on the figures: {_name_some(self.ignored)}", bool(self.ignored)),
@@ -127,7 +127,7 @@ class ConfigReading:
             gpu = hardware.gpu or _describe_memory(hardware.memory_gb)
             parts.append(f"{to_one_line(shorten(gpu))}{count}{nodes}")
             parts += [f"at most {hardware.hours:g} h"] if hardware.hours else []
-        return ", ".join(parts) or "nothing that a quote needs"
+        return ", ".join(parts) or "no values for a quote"
 
 
 class ConfigDraft:
@@ -189,7 +189,7 @@ class ConfigDraft:
         value = self.take_number(key)
         if value is None or value < least:
             if value is not None and value < -1:
-                self.leave(key, f"{value:g} is no count")
+                self.leave(key, f"{value:g} is not a count")
             return None
         return checks.require_whole_number(value, self.name(key), least=least)
 

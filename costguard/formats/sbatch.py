@@ -93,7 +93,7 @@ def read(draft: ConfigDraft) -> None:
     limit = draft.take_text("time")
     hours = (parse_clock(limit) if limit else None) or None
     if limit and hours is None:
-        draft.leave("time", f"{limit} is no time limit that is understood")
+        draft.leave("time", f"{limit} is not a known time limit")
     gpu, count = _read_gpus(draft, nodes)
     if gpu is None:
         gpu = draft.take_text("constraint")

@@ -101,6 +101,6 @@ def _read_accelerators(draft: ConfigDraft) -> tuple[str | None, int | None]:
 def _read_count(draft: ConfigDraft, count: object) -> int | None:
     """Return the GPUs of a node; None for a part of one, which is said."""
     if FRACTION.fullmatch(str(count).strip()):
-        draft.leave("resources.accelerators", f"{count} is no whole number of GPUs")
+        draft.leave("resources.accelerators", f"{count} is not a whole number of GPUs")
         return None
     return draft.read_count(count, "resources.accelerators")

@@ -158,7 +158,7 @@ def state_sharding_by_name(draft: ConfigDraft, name: str, key: str) -> None:
     """State ZeRO from the name of a DeepSpeed config that is not here: `ds_z3_offload_config.json` is stage 3 with offload."""
     match = ZERO_IN_NAME.search(Path(name).name)
     if match is None:
-        draft.leave(key, f"{Path(name).name} is not beside the config")
+        draft.leave(key, f"{Path(name).name} is not next to the config")
         return
     draft.assume("parallel.zero", int(match[1]))
     draft.assume("framework", "deepspeed")
@@ -166,4 +166,4 @@ def state_sharding_by_name(draft: ConfigDraft, name: str, key: str) -> None:
         draft.leave(key, "weights alone in host memory: sized on the GPU")
     elif "offload" in name.lower():
         draft.assume("parallel.offload", "all" if match[1] == "3" else "optimizer")
-    draft.notes.append(f"{key}: {Path(name).name} is not beside the config; ZeRO stage {match[1]} is taken from its name")
+    draft.notes.append(f"{key}: {Path(name).name} is not next to the config; ZeRO stage {match[1]} is taken from its name")

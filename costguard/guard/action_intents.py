@@ -207,8 +207,8 @@ def _resolve_absent(intent: Intent, absences: int, now: datetime) -> IntentUpdat
     if absences >= ABSENCES_MIN and intent.act == TERMINATE:
         return IntentUpdate(state=DONE, why=f"{absences} complete listings in a row do not contain it")
     if absences >= ABSENCES_MIN and intent.state == UNCONFIRMED:
-        return IntentUpdate(state=FAILED, why=f"its {intent.act} was asked for, but it no longer exists")
-    return _keep_waiting(intent, now, "it was not found; this alone proves nothing")
+        return IntentUpdate(state=FAILED, why=f"its {intent.act} was requested, but it no longer exists")
+    return _keep_waiting(intent, now, "it was not found, which is no proof that it ended")
 
 
 def _resolve_present(intent: Intent, observation: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
@@ -229,7 +229,7 @@ def _resolve_contradicted(intent: Intent, observation: Observation, now: datetim
     """Return the update for a machine whose state contradicts the act, as if nothing had been sent."""
     reason = f"it is still {observation.state}"
     if _get_time_since_send(intent, now) < settling:
-        return IntentUpdate(why=f"{reason}, and may be settling")
+        return IntentUpdate(why=f"{reason}, and the change may be in progress")
     if intent.state == EXECUTING and not _can_tell_lives_apart(intent):
         return IntentUpdate(state=CANCELLED, why=f"{reason}, or running again: its provider states no start time")
     if intent.state == EXECUTING:

@@ -265,7 +265,7 @@ def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, is_un
     if is_unanswered and step.do == ASK:
         price = compute_waiting_cost(case.live, now)
         cost = f"waiting costs {price.format()} {price.currency} per 30 min" if price else "the cost of waiting is unknown"
-        yield "asked", f"no answer yet whether to {step.act} it; {cost}"
+        yield "asked", f"no answer yet: {step.act} it? ({cost})"
     if step.do == RECORD:
         return
     if _is_unknown(case):
@@ -323,7 +323,7 @@ def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) 
         yield "grace", "no notification was sent yet" if due.unsent else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
     if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
         age, needed = (_format_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
-        yield "first_seen", f"it was seen for {age} in {case.polls} listings, and needs {needed} and {rails.first_polls}"
+        yield "first_seen", f"it was seen for {age} in {case.polls} listings; it needs {needed} and {rails.first_polls}"
     if now - case.live.seen_at > rails.gap_polls * around.interval or case.live.seen_at > now + around.interval:
         yield "stale", f"it was last seen at {case.live.seen_at:%Y-%m-%d %H:%M} UTC"
 
@@ -340,13 +340,13 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
             again = f"it is asked again at {one.moved_at + REFUSED_FOR:%Y-%m-%d %H:%M} UTC"
             yield "refused", f"its provider refused the {one.act} at {one.moved_at:%H:%M} UTC ({one.outcome}); {again}"
     if verdict.policy.rule == IDLE_RULE and verdict.work.state == ACTIVE:
-        yield "working", f"it works: {'; '.join(verdict.work.reasons[:1]) or 'by what was measured'}"
+        yield "working", f"it is active: {'; '.join(verdict.work.reasons[:1]) or 'see its signals'}"
     if case.workers > 0 and verdict.policy.rule not in (CAP_RULE, TIMED_RULE):
         yield "workers_first", f"it leads a group of which {case.workers} more run: they are stopped first"
     if few := explain_thin_evidence(verdict):
         yield "not_confident", few
     if verdict.short and step.do not in case.approved:
-        yield "not_confident", f"its confidence is {verdict.work.confidence:g}: {verdict.policy.when.text}"
+        yield "not_confident", f"its confidence {verdict.work.confidence:g} is too low for: {verdict.policy.when.text}"
     if handling.controller and step.do != SCALE:
         yield "controller", f"{handling.controller} would start it again"
     yield from _list_missing_act_holds(step, case)
@@ -406,7 +406,7 @@ def _apply_headroom(
         if proposal.step.do not in DESTRUCTIVE or not goes:
             yield case, proposal
         elif key in acting_keys:
-            yield case, _add_hold(proposal, "in_doubt", "another act on it is done first")
+            yield case, _add_hold(proposal, "in_doubt", "another act on it comes first")
         elif room.in_run <= 0 or (room.acts + own <= 0 and proposal.step.do not in case.approved):
             yield case, _add_hold(proposal, "rate", headroom.why)
         elif irreversible and room.irreversible + own <= 0:

@@ -138,7 +138,7 @@ def classify_activity(
         weak = summarize_weak_signals(lines, above, view)
     if weak is not None and weak.busy and weak.fresh:
         shown = [one for one in tracks if one.line.signal in WEAK_SIGNAL_NAMES and one.peak > 0][:REASONS_SHOWN]
-        names = ", ".join(f"{one.kind.told} up to {_format_value(one.kind, one.peak)}" for one in shown)
+        names = ", ".join(_format_level(one.kind, one.peak, "up to ") for one in shown)
         classification = Classification(ACTIVE, 0.9, (f"{names}: each is low, together they are work",), weak.began)
     if classification is None:
         classification = _classify_quiet(
@@ -250,7 +250,7 @@ def probe_activity(
             return f"keyboard input {max(0.0, min(latest)) / 60:.0f} min ago"
         changed = kind.family == PROGRESS and len(set(line.values[-len(latest) - 1 :])) > 1
         if changed or (kind.family != PROGRESS and kind.reading != AGE and above is not None and max(latest) > above):
-            return f"{kind.told} moved on" if changed else f"{kind.told} {_format_value(kind, max(latest))} just now"
+            return f"{kind.told} increased" if changed else f"{_format_level(kind, max(latest))} just now"
     return ""
 
 
@@ -305,8 +305,8 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
     if one.line.signal == INPUT_AGE and one.began is not None:
         return f"keyboard input at {format_clock(one.began)}"
     if one.kind.family == PROGRESS:
-        return f"{one.kind.told} moved on in the last {format_minutes(view.now - view.opens)}"
-    return f"{one.kind.told} up to {_format_value(one.kind, one.peak)} in the last {format_minutes(view.now - view.opens)}"
+        return f"{one.kind.told} increased in the last {format_minutes(view.now - view.opens)}"
+    return f"{_format_level(one.kind, one.peak, 'up to ')} in the last {format_minutes(view.now - view.opens)}"
 
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
@@ -314,15 +314,13 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
     doubts = ["a sample or the start time is in the future: a clock jumped"] if jumped else []
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT} and (needs or CPU not in measured):
-        doubts.append(
-            "no GPU duty and no agent: activity is not measured" if tracks else "no signals: activity is not measured"
-        )
+        doubts.append("no GPU duty and no agent: enrol an agent" if tracks else "no activity data yet: enrol an agent")
     doubts += [
         f"{SIGNAL_FAMILIES.get(family, family)} is required but not measured" for family in needs if family not in measured
     ]
     for one in tracks:
         if one.line.signal == GPU_UTIL and _may_be_fraction(one.line, view):
-            doubts.append("GPU duty lies between 0 and 1 % in every sample: it may be a fraction, and 1 would be 100 %")
+            doubts.append("GPU utilization is between 0 and 1 % in every sample: it may be a fraction, where 1 means 100 %")
         if one.proven or (needs and one.kind.family not in (*needs, *_list_required_families(needs, measured))):
             continue
         if not one.fresh:
@@ -355,7 +353,7 @@ def _classify_idle(tracks: Sequence[SignalSummary], view: ActivityWindow, earlie
     surely = cap * min(1.0, span / view.length)
     when = format_clock(since)
     shown = [one for one in proven_tracks if one.kind.family != AGENT][: REASONS_SHOWN - len(note)]
-    reasons = (*[_explain_quiet(one, when) for one in shown], *note) or ("the agent reports, and shows no activity",)
+    reasons = (*[_explain_quiet(one, when) for one in shown], *note) or ("the agent reports no activity",)
     return Classification(IDLE, round(surely, 4), reasons, since)
 
 
@@ -380,7 +378,7 @@ def _explain_quiet(one: SignalSummary, since: str) -> str:
         return "no keyboard input for 30 min"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told}: no progress since {since}"
-    return f"{one.kind.told} at most {_format_value(one.kind, one.peak)} since {since}"
+    return f"{_format_level(one.kind, one.peak, 'at most ' if one.peak else '')} since {since}"
 
 
 def _list_measured_families(tracks: Sequence[SignalSummary]) -> tuple[str, ...]:
@@ -388,5 +386,7 @@ def _list_measured_families(tracks: Sequence[SignalSummary]) -> tuple[str, ...]:
     return tuple(family for family in SIGNAL_FAMILIES if family in measured)
 
 
-def _format_value(kind: SignalKind, value: float) -> str:
-    return f"{value * kind.scale:.3g}{kind.unit}"
+def _format_level(kind: SignalKind, value: float, bound: str = "") -> str:
+    """Return a value with its signal: `GPU power up to 320 W`; a count stands first: `0 GPUs busy`."""
+    number = f"{bound}{value * kind.scale:.3g}{kind.unit}"
+    return f"{kind.told} {number}" if kind.unit else f"{number} {kind.told}"

@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from costguard.errors import InputError
+from costguard.guard.action_intents import DONE, EXECUTING, GRACE, READY, UNCONFIRMED, VERIFYING
+from costguard.guard.overrides import OVERRIDE_VERBS
+from costguard.guard.policy import START, STOP, TERMINATE
 from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
 from costguard.values.text_format import encode_plain, format_local_time
 
@@ -19,24 +22,6 @@ BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "w
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
 LINK = "link"
 ROWS, ACCOUNTS = "rows", "accounts"
-AUDIT_KINDS = {
-    BEGAN: "the audit log was created",
-    ADOPTED: "the ledger's content when the audit log was created",
-    WISHED: "an override was made",
-    LIFTED: "an override was lifted",
-    MOVED: "an intent was created or changed state",
-    HOOKED: "a hook started or ended",
-    SETTINGS: "new settings took effect",
-    ENROLLED: "an enrolment code was created",
-    JOINED: "an agent joined",
-    REVOKED: "an agent was revoked or replaced",
-    REFUSED: "messages with an invalid agent signature were refused",
-    TOKEN: "an HTTP reader token was created or revoked",
-    LINK: "a link that answers a question was sent, or was answered",
-    ROWS: "rows that decide who pays were written (in ledgers of before 2026-11-29)",
-    ACCOUNTS: "the heads of the chains of accounts were taken over (in ledgers of before 2026-11-29)",
-}
-"""Kind of row -> what it tells."""
 BULK_KINDS = frozenset((ROWS, ACCOUNTS))
 """The kinds that polls cause, and no person or act: an answer for people leaves them out unless it is asked for them."""
 
@@ -91,8 +76,8 @@ def parse_anchor(text: str) -> AuditAnchor:
     """Parse `1234:9f86d081884c7d65`, with or without `audit` before it. Raises InputError for any other text."""
     match = ANCHOR_PATTERN.fullmatch(text.strip().lower())
     if match is None:
-        hint = "write it as messages and status --json show it: 1234:9f86d081884c7d65"
-        raise InputError("is not a head of an audit", field=f"--anchor {text}", hint=hint)
+        hint = "copy it from a message or from status --json, such as 1234:9f86d081884c7d65"
+        raise InputError("is not an audit anchor", field=f"--anchor {text}", hint=hint)
     return AuditAnchor(int(match[1]), match[2])
 
 
@@ -112,18 +97,31 @@ def describe_audit_row(kind: str, body: Mapping[str, Any]) -> str:
 
 def _describe_override(body: Mapping[str, Any]) -> str:
     until = f" until {format_audit_time(body['until_us'])}" if body.get("until_us") is not None else ""
-    return f"{body.get('who')} wished {_format_override(body)}{until}"
+    return f"{body.get('who')} {_format_override(body)}{until}"
+
+
+_INTENT_WORDS = {
+    GRACE: "waiting for the end of its grace period",
+    READY: "due",
+    EXECUTING: "sending the request",
+    VERIFYING: "request sent, not verified yet",
+    UNCONFIRMED: "not confirmed",
+}
+_DONE_WORDS = {STOP: "stopped", TERMINATE: "terminated", START: "started"}
 
 
 def _format_override(body: Mapping[str, Any]) -> str:
-    parts = (body.get("what"), body.get("subject"), body.get("value"), _format_place(body))
-    return " ".join(str(part) for part in parts if part)
+    """Return what was done: `approved terminate of sim/a/r/i-1`."""
+    subject, value, place = str(body.get("subject") or ""), body.get("value"), _format_place(body)
+    parts = (OVERRIDE_VERBS.get(str(body.get("what")), body.get("what")), subject, value and f"({value})")
+    return " ".join(str(part) for part in (*parts, subject and place and "of", place) if part)
 
 
 def _describe_transition(body: Mapping[str, Any]) -> str:
-    old = f"{body['from']} to " if body.get("from") else "made "
-    by = f"{body.get('policy')}, {body['why']}" if body.get("why") else body.get("policy")
-    return f"{body.get('act')} {_format_place(body)}: {old}{body.get('to')} ({by}; {body.get('sends')} sent)"
+    state, act, sends = str(body.get("to")), str(body.get("act")), body.get("sends")
+    words = _DONE_WORDS.get(act, state) if state == DONE else _INTENT_WORDS.get(state, state)
+    why = f"{body.get('policy')}, {body['why']}" if body.get("why") else body.get("policy")
+    return f"{act} of {_format_place(body)}: {words} ({why}; {sends} request{'' if sends == 1 else 's'})"
 
 
 _ACCESS_WORDS = {
@@ -147,7 +145,7 @@ def _describe_link(body: Mapping[str, Any]) -> str:
 
 
 def _describe_adoption(body: Mapping[str, Any]) -> str:
-    return f"{body.get('table')} {body.get('id')} of {_format_place(body) or 'no machine'} stood here before"
+    return f"{body.get('table')} {body.get('id')} of {_format_place(body) or 'no machine'} was recorded before this audit log"
 
 
 def _describe_settings(body: Mapping[str, Any]) -> str:
@@ -157,14 +155,12 @@ def _describe_settings(body: Mapping[str, Any]) -> str:
 def _describe_rows(body: Mapping[str, Any]) -> str:
     tables = body.get("tables")
     counts = ", ".join(f"{name} {count}" for name, count in tables.items()) if isinstance(tables, dict) else "unknown tables"
-    return (
-        f"rows from before digests were recorded, as they were: {counts}" if body.get("adopted") else f"rows written: {counts}"
-    )
+    return f"existing rows, recorded without digests: {counts}" if body.get("adopted") else f"rows written: {counts}"
 
 
 def _describe_heads(body: Mapping[str, Any]) -> str:
     count = len(str(body.get("heads", "")).split())
-    return f"the heads of {count} account{'' if count == 1 else 's'} were taken over"
+    return f"the chain heads of {count} account{'' if count == 1 else 's'} were recorded"
 
 
 def _format_place(body: Mapping[str, Any]) -> str:
@@ -176,7 +172,7 @@ _DESCRIBERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     BEGAN: lambda body: f"the audit of ledger {body.get('ledger')} began",
     ADOPTED: _describe_adoption,
     WISHED: _describe_override,
-    LIFTED: lambda body: f"{body.get('lifted_by')} took back: {_format_override(body)} ({body.get('who')}'s)",
+    LIFTED: lambda body: f"{body.get('lifted_by')} lifted an override: {body.get('who')} {_format_override(body)}",
     MOVED: _describe_transition,
     HOOKED: lambda body: f"hook {body.get('hook')} of {body.get('policy')} on {_format_place(body)}: {body.get('state')}",
     SETTINGS: _describe_settings,

@@ -251,7 +251,7 @@ def _explain_short_limits(
     if last - now <= 2 * poll:
         return ""
     allowed = sum(at - now <= 2 * poll for at, _ in times)
-    wait = "some never go" if last == NEVER else f"the last one waits {format_length(last - now)}"
+    wait = "some are never sent" if last == NEVER else f"the last one waits {format_length(last - now)}"
     over = f": this cap can be exceeded by up to {get_currency_sign(overshoot.currency)}{overshoot.format()}"
     return f"[rails] allows {allowed} of its {len(times)} stops at once, {wait} ({why})" + (over if overshoot.nano else "")
 

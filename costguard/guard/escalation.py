@@ -46,10 +46,10 @@ from costguard.values.resource import Incarnation, is_same_life
 BEGUN, SUCCEEDED, FAILED, TIMED_OUT, LOST = "begun", "succeeded", "failed", "timed_out", "lost"
 HOOK_STATES = {
     BEGUN: "started; its end is not known",
-    SUCCEEDED: "ended with success",
+    SUCCEEDED: "ended successfully",
     FAILED: "failed or did not start",
     TIMED_OUT: "timed out and was killed",
-    LOST: "the process that started it is gone: the result is unknown",
+    LOST: "the process that started it ended: the result is unknown",
 }
 END_MARGIN = timedelta(seconds=15)
 """Time beyond the timeout to end a run and record its result."""

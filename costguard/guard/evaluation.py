@@ -88,7 +88,7 @@ from costguard.values.money import Money
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
 
 NO_ADMIN_ROUTE = (
-    "no route of [notify] takes every warning on a channel that reaches a person, so nothing beyond notify is armed: "
+    "no route of [notify] takes every warning on a channel that reaches a person, so policies only notify: "
     "add a [[notify.route]] without match.owners and match.topics"
 )
 
@@ -253,7 +253,7 @@ def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig
     if verdict.policy.rule != IDLE_RULE or (mass is None and not verdict.short):
         return ""
     if mass is not None and mass.holds(verdict.life.key) and now - mass.opened_at >= rules.rails.breaker_asks:
-        return "many machines turned idle or unknown at once, which may be an error of measurement"
+        return "many machines turned idle or unknown at once, which may be a measurement error"
     if verdict.short:
         return f"the confidence is {verdict.work.confidence:g}, which is too low for {verdict.policy.name} to act by itself"
     return ""

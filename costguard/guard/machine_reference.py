@@ -49,7 +49,7 @@ def resolve_resource(
     shown = shorten(word, NAME_CHARS_MAX)
     if fitting:
         raise InputError(f"'{shown}' matches {len(keys)} resources", field=field, hint=_format_choices(keys))
-    what = f"'{shown}' is the id of a machine that is gone" if keys else f"no machine is called '{shown}'"
+    what = f"'{shown}' is the id of a machine that no longer exists" if keys else f"no machine has the name '{shown}'"
     raise InputError(what, field=field, hint="costguard status lists the machines")
 
 
@@ -87,7 +87,7 @@ def _find_key(
         what = f"'{shown}' has ended" if has_ended else f"no machine has the key '{shown}'"
         raise InputError(f"{what}; nothing was done", field=field, hint="costguard status lists the machines")
     if life is not None and not is_same_life(life, identify_incarnation(fitting[0].observation)):
-        hint = "look at its present run first"
+        hint = "check its current run first"
         raise InputError(f"'{shown}' was restarted, and this was for its earlier run; nothing was done", field=field, hint=hint)
     return fitting[0]
 

@@ -33,19 +33,20 @@ LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAK
     "close_breaker",
     "stop_at",
 )
-OVERRIDES = {
-    LEASE: "keep it running until then",
-    SNOOZE: "send no messages about it until then",
-    PROTECT: "never act on it",
-    ARM: "the level a policy is armed for until then",
-    FREEZE: "no acts at all until it is lifted",
-    APPROVE: "approval of one act",
-    ACCEPT: "acceptance of a plan by its hash, or of an older ledger by its anchor",
-    PHASE: "a declared phase of work until then (download, compile, evaluate)",
-    DENIED: "a run that exceeded every budget",
-    CLOSE_BREAKER: "the breaker closed by hand: what turned idle before holds back nothing",
-    STOP_AT: "a stop that a person planned for a time",
+OVERRIDE_VERBS = {
+    LEASE: "kept",  # running until then
+    SNOOZE: "snoozed",  # no messages about it until then
+    PROTECT: "protected",  # no acts on it
+    ARM: "armed",  # a policy for a level, until then
+    FREEZE: "froze all acts",  # until it is lifted
+    APPROVE: "approved",  # one act
+    ACCEPT: "accepted",  # a plan by its hash, or an older ledger by its anchor
+    PHASE: "declared a phase:",  # of work until then: download, compile, evaluate
+    DENIED: "was refused a run by budget",
+    CLOSE_BREAKER: "closed the breaker",  # earlier idle machines no longer hold acts
+    STOP_AT: "planned a stop at",  # a time
 }
+"""What a person did, for the audit log."""
 
 ARMED_FOR = timedelta(days=90)
 """After it a policy that was armed for acts only notifies, until somebody arms it again."""
@@ -306,14 +307,14 @@ def find_armed_level(policy: Policy, overrides: Iterable[Override], now: datetim
     cure = f"costguard policy accept {policy.digest}" if policy.digest else f"costguard policy arm {policy.name} {policy.arm}"
     if newest is None:
         level = min(policy.arm, NOTIFY, key=LEVELS.index)
-        why = "its arming has run out" if armed else "nobody has accepted it yet"
+        why = "its arming has expired" if armed else "it is not accepted yet"
         return ArmedLevel(level) if level == policy.arm else ArmedLevel(level, why, cure)
     armed_level, digest = split_arming(newest.value)
     level = min(policy.arm, armed_level if armed_level in LEVELS else NOTIFY, key=LEVELS.index)
     if LEVELS.index(level) <= LEVELS.index(NOTIFY) or digest == policy.digest:
         return ArmedLevel(level, "" if level == policy.arm else f"{newest.who} armed it for {armed_level}")
     if not digest:
-        return ArmedLevel(NOTIFY, "it was armed without a digest of what it means, by an older version", cure)
+        return ArmedLevel(NOTIFY, "it was armed without a digest, by an older version", cure)
     return ArmedLevel(OBSERVE, f"it was edited since {newest.who} armed it, so it only observes", cure)
 
 

@@ -89,7 +89,7 @@ class PolicyStep:
         require(self.after >= timedelta(), "then.after", "must not be negative", 'write "15m"')
         if self.do == ASK:
             require_one_of(self.act, (STOP, TERMINATE), "then.act")
-        require((self.do == HOOK) == bool(self.run), "then.run", "belongs to a hook, and a hook needs it", 'run = "checkpoint"')
+        require((self.do == HOOK) == bool(self.run), "then.run", 'belongs to do = "hook", which needs it', 'run = "checkpoint"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,12 +254,12 @@ HOLD_REASONS = {
     "leased": "it has a lease",
     "frozen": "all acts are frozen",
     "not_armed": "its policy is not armed for this act",
-    "grace": "its grace has not run out",
+    "grace": "its grace period has not ended",
     "untold": "notice not delivered: no channel has confirmed it",
-    "hook": "a hook has not ended, or went wrong",
+    "hook": "its hook is still running or failed",
     "working": "it is active although the condition holds",
     "not_confident": "the evidence is stale or incomplete",
-    "unknown": "its state of work is not known",
+    "unknown": "its activity is not known",
     "controller": "a controller would start it again",
     "no_act": "its provider has no such act for it",
     "irreversible": "data would be lost, and that was not allowed",
@@ -284,12 +284,12 @@ HOLD_REASONS = {
     "provider_protection": "its provider protects it",
     "touched": "somebody else acted on it since its stop",
     "not_own": "something else may have stopped it",
-    "off": "another schedule wants it off",
+    "off": "another schedule requires it to be off",
     "edited": "its policy was edited since its stop",
     "missed": "the time of its start has passed",
     "budget": "a budget is spent, or would be by the next off period",
-    "price": "its price rose, or is not known",
-    "retry": "its last start failed, and is tried again later",
+    "price": "its price increased or is not known",
+    "retry": "its last start failed and will be tried again",
     "tries": "its start failed too often",
 }
 """What may hold an act back, by its name."""

@@ -187,7 +187,8 @@ def _find_hold_start(
 
 
 def _list_reasons(policy: Policy, work: Activity, truth: ConditionResult) -> tuple[str, ...]:
-    missing = (f"not known: {', '.join(truth.missing)}",) if truth.missing else ()
+    facts = [name for name in truth.missing if name != "state"]  # why the state is missing, its own reasons say
+    missing = (f"no data for {', '.join(facts)}",) if facts else ()
     truth_reasons = (truth.why,) if truth.why else ()
     of_work = () if ACTIVITY_FACTS.isdisjoint(policy.when.names) else work.reasons
     if not missing and not truth_reasons:

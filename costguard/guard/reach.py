@@ -26,8 +26,8 @@ ACTS, ASKS, TELLS, BLIND = "acts", "asks", "tells", "blind"
 OUTCOMES = {
     ACTS: "it can be stopped",
     ASKS: "a person is asked before it is stopped",
-    TELLS: "people are told, and nothing else",
-    BLIND: "its work is not measured: people are told that it cannot be judged",
+    TELLS: "people are notified; no act follows",
+    BLIND: "its activity is not measured: people are notified of this",
 }
 
 
@@ -83,13 +83,13 @@ def describe_provider_reach(policy: Policy, provider: str, families: Collection[
     if needed is None or not any(step.do == STOP for step in policy.then):
         return ""
     if not families:
-        return f"{policy.name}: {provider} measures nothing: without an agent its machines cannot be judged; people are told so"
+        return f"{policy.name}: {provider} measures nothing: without an agent its machines are unknown, and people are notified"
     if cap >= needed and not {DUTY, AGENT}.isdisjoint(families):
         return ""
     lacks = f"{SIGNAL_FAMILIES[missing]} is not measured" if missing else "a higher confidence cannot be measured"
     return (
         f"{policy.name}: {provider} without an agent reaches a confidence of {cap:g} ({lacks}), and this policy acts from "
-        f"{needed:g} on: its machines are told of and asked about, and not stopped"
+        f"{needed:g} on: people are notified and asked, and its machines are not stopped"
     )
 
 

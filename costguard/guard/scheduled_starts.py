@@ -160,7 +160,7 @@ def explain_wanted_off(start: ScheduledStart, now: datetime) -> str:
     for one in start.others:
         if one.schedule is not None and (state := evaluate_schedule(one.schedule, now)).off:
             until = f" until {state.until:%Y-%m-%d %H:%M} UTC" if state.until else ""
-            return f"{one.name} wants it off{until}"
+            return f"{one.name} requires it to be off{until}"
     return ""
 
 
@@ -170,18 +170,18 @@ def explain_short_window(start: ScheduledStart, now: datetime) -> str:
     if left >= ON_AT_LEAST:
         return ""
     least = ON_AT_LEAST // timedelta(minutes=1)
-    return f"it is to be off again at {start.window_end:%Y-%m-%d %H:%M} UTC, in less than {least} min"
+    return f"its next off period begins at {start.window_end:%Y-%m-%d %H:%M} UTC, in less than {least} min"
 
 
 def explain_doubtful_stop(stop: Intent, facts: StopFacts | None, observation: Observation) -> str:
     """Explain why something else than `stop` may have stopped the machine; "" if it was this stop."""
     if facts is None or facts.unproven:
-        return f"something else may have stopped it: of its stop {facts.unproven if facts else 'nothing is known'}"
+        return f"something else may have stopped it: {facts.unproven if facts else 'its stop is not recorded'}"
     first = min(at for at in (facts.asked_at, stop.sent_at, stop.moved_at) if at is not None)
     at = observation.stopped_at
     if at is None or first - STOP_CLOCK_TOLERANCE <= at <= stop.moved_at + STOP_CLOCK_TOLERANCE:
         return ""
-    return f"its provider says that it was stopped at {at:%Y-%m-%d %H:%M} UTC, and its stop was proven at {stop.moved_at:%H:%M}"
+    return f"its provider reports a stop at {at:%Y-%m-%d %H:%M} UTC, and its stop was verified at {stop.moved_at:%H:%M}"
 
 
 def find_own_stop(policy: Policy, observation: Observation, intents: Sequence[Intent]) -> Intent | None:
@@ -215,7 +215,7 @@ def explain_touched(policy: Policy, stop: Intent, history: StartHistory, *, own:
         if one.state == DONE:
             return f"it was started at {one.sent_at or one.moved_at:%H:%M} UTC, and is stopped again"
     if history.awake_at is not None and history.awake_at > stop.moved_at:
-        return f"it was seen at work at {history.awake_at:%Y-%m-%d %H:%M} UTC, after its stop: somebody else started it"
+        return f"it was active at {history.awake_at:%Y-%m-%d %H:%M} UTC, after its stop: somebody else started it"
     return ""
 
 
@@ -276,7 +276,7 @@ def explain_start_budget(
         ]
         unknown = next((other.name for other in other_starts if other.rate is None or other.rate.currency != cap.currency), "")
         if unknown:
-            return f"what {unknown} costs, which was just started, is not known in the currency of budget {one.budget.name}"
+            return f"the cost of {unknown}, which was just started, is not known in the currency of budget {one.budget.name}"
         others = sum(other.rate.nano_per_hour for other in other_starts if other.rate is not None)
         more = divide_half_even((one.burn.high.nano + rate.nano_per_hour + others) * us, HOUR_US)
         total = one.exposure + Money(nano=more, currency=cap.currency)
@@ -291,9 +291,9 @@ def explain_start_budget(
 def explain_start_price(previous_rate: Rate | None, current_rate: Rate | None, rule: ScheduledStartRule, why: str = "") -> str:
     """Explain why the price does not allow a start; "" if it does. `why`: `current_rate` is unknown."""
     if previous_rate is None:
-        return "what it cost before its stop is not known, so a rise would not be seen"
+        return "its price before the stop is not known, so an increase cannot be detected"
     if current_rate is None:
-        return why or "what it costs now is not known"
+        return why or "its current price is not known"
     if current_rate.currency != previous_rate.currency:
         return f"its price was in {previous_rate.currency} and is in {current_rate.currency} now"
     if current_rate.nano_per_hour > previous_rate.nano_per_hour * (1 + rule.price_rise):
@@ -318,7 +318,7 @@ def _list_start_holds(
     yield from list_standing_holds(START_STEP, case, around)
     yield from list_try_holds(start.tries, now)
     if start.price is None:
-        yield "price", "what it cost before its stop is not known, so a rise would not be seen"
+        yield "price", "its price before the stop is not known, so an increase cannot be detected"
     else:
         observation, begin = start.case.live.observation, max(now, due_at)
         spent = explain_start_budget(observation, start.case.owner, start.price, standings, start=begin, end=start.window_end)
@@ -329,11 +329,11 @@ def _list_start_holds(
 def _list_time_holds(start: ScheduledStart, now: datetime) -> Iterator[HoldReason]:
     policy, due_at = start.policy, start.proposal.due_at
     if due_at > now:
-        yield "grace", f"it is to be off until {due_at:%Y-%m-%d %H:%M} UTC"
+        yield "grace", f"its off period ends at {due_at:%Y-%m-%d %H:%M} UTC"
     elif now >= start.until:
         yield "missed", f"its time passed at {start.until:%Y-%m-%d %H:%M} UTC"
     elif policy.schedule is not None and evaluate_schedule(policy.schedule, now).off:
-        yield "missed", "its schedule wants it off again"
+        yield "missed", "its schedule requires it to be off again"
     elif short := explain_short_window(start, now):
         yield "missed", short
     if off := explain_wanted_off(start, max(now, due_at)):

@@ -83,7 +83,7 @@ class Activity:
 
     state: str = UNKNOWN
     confidence: float = 0
-    reasons: tuple[str, ...] = ("no signals yet: activity is not measured",)
+    reasons: tuple[str, ...] = ("no activity data yet: enrol an agent",)
     since: datetime | None = None
     families: tuple[str, ...] = ()
     coverage: float | None = None
@@ -132,7 +132,7 @@ class SignalKind:
 
 SIGNAL_KINDS: Mapping[str, SignalKind] = {
     GPU_UTIL: SignalKind(family=DUTY, above=5, told="GPU duty", unit=" %"),
-    GPU_BUSY_COUNT: SignalKind(family=DUTY, told="busy GPUs"),
+    GPU_BUSY_COUNT: SignalKind(family=DUTY, told="GPUs busy"),
     GPU_POWER: SignalKind(family=POWER, told="GPU power", unit=" W"),
     GPU_POWER_BUSIEST: SignalKind(family=POWER, told="power of the busiest GPU", unit=" W"),
     GPU_MEMORY_USED: SignalKind(family=MEMORY, reading=PRESENCE, told="GPU memory", unit=" %"),

@@ -98,7 +98,7 @@ def require_lease(ask: Query, lease: Lease) -> datetime:
         raise LeaseLostError(
             f"the poll of {lease.account} was ended: nothing was recorded",
             field="lease",
-            hint="this watchdog was suspended or cut off for too long; it goes on with the next polls",
+            hint="this watchdog was suspended or cut off for too long; it continues with the next polls",
         )
     return from_micros(rows[0])
 

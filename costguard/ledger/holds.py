@@ -138,7 +138,12 @@ class HoldStore(LedgerStore):
         """
         with self._begin_write() as (ask, tell):
             hold = _load_hold(ask, hold_id, now)
-            require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
+            require(
+                hold.ended_by != COMMITTED,
+                f"hold {hold.id}",
+                "was committed: its amount is spent",
+                "a committed hold cannot change",
+            )
             return hold if hold.ended_by else _end_hold(tell, replace(hold, ended_at=now, ended_by=RELEASED))
 
     def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
@@ -235,8 +240,10 @@ class _BudgetStandings:
 def _require_same_run(stored: Hold, hold: Hold, now: datetime) -> None:
     """Raise InputError if `stored` has ended, or is not the hold of the same run: equal but for its times and amount."""
     field = f"hold {hold.id}"
-    require(is_open_hold(stored, now), field, f"was taken before, and {stored.ended_by or EXPIRED}", "take one with a new id")
-    require(stored.who == hold.who, field, "is another hold's id", "take one with a new id")
+    require(
+        is_open_hold(stored, now), field, f"was taken before, and is {stored.ended_by or EXPIRED}", "take one with a new id"
+    )
+    require(stored.who == hold.who, field, "is the id of another hold", "take one with a new id")
     field_values = ((name, getattr(stored, name), getattr(hold, name)) for name in (*TEXT_COLUMNS, "labels"))
     pairs = [*field_values, ("currency", stored.money.currency, hold.money.currency)]
     changed = [f"{name} ({_format_stated(old)}, now {_format_stated(new)})" for name, old, new in pairs if old != new]

@@ -109,7 +109,7 @@ def find_tool(name: str) -> McpTool:
         if tool.name == name:
             return tool
     hint = f"one of: {', '.join(tool.name for tool in TOOLS)}"
-    raise InputError("is not a tool of costguard", field=shorten(to_one_line(name)), hint=hint)
+    raise InputError("is not a tool of this server", field=shorten(to_one_line(name)), hint=hint)
 
 
 def clean_value(value: object) -> object:
@@ -143,7 +143,7 @@ def read_arguments(tool: McpTool, arguments: Arguments) -> Arguments:
         kinds = [kind] if isinstance(kind, str) else list(kind) if isinstance(kind, list) else []
         fits = any(isinstance(value, PYTHON_TYPES[one]) and (one == "boolean" or not isinstance(value, bool)) for one in kinds)
         if not fits or (isinstance(value, list) and not all(isinstance(one, str) for one in value)) or value == "":
-            raise InputError(f"must be: {' or '.join(kinds)}", field=name, hint="leave it out where it says nothing")
+            raise InputError(f"must be: {' or '.join(kinds)}", field=name, hint="leave it out if it has no value")
     missing = [name for name in tool.required if name not in arguments]
     if missing:
         raise InputError(f"is missing: {tool.name} needs it", field=missing[0], hint="state it")

@@ -82,8 +82,8 @@ class TimeRule:
         states = (*self.bills, *self.free, *self.probably_free)
         for state in states:
             require_one_of(state, STATES, "states")
-        require(len(set(states)) == len(states), "states", f"name one twice: {', '.join(states)}", "put each in one list")
-        require(ENDED not in self.bills, "states", "bill in 'ended'", "nothing bills once it is gone")
+        require(len(set(states)) == len(states), "states", f"share a state: {', '.join(states)}", "put each in one list")
+        require(ENDED not in self.bills, "states", "must not contain 'ended'", "an ended machine is not billed")
         require(self.quantum_s >= 1 and self.minimum_s >= 0, "time", "has a negative step or minimum")
 
     def apply_price(self, state: str, price: PriceRange) -> PriceRange | None:
@@ -244,7 +244,7 @@ CAREFUL_RULE = BillingRule(
     lag_s=60,
     restarts="unstated",
     compute=TimeRule(bills=("running",), free=("stopped", "suspended"), probably_free=("pending",)),
-    not_counted=("this provider has no billing rule: disks and addresses without a stated price, and what it rounds up",),
+    not_counted=("this provider has no billing rule: disks and addresses without a price, and rounding",),
 )
 """On the high side: what is not surely at rest is expected to bill, to the second."""
 
@@ -281,12 +281,12 @@ def list_unpriced_parts(observation: Observation, rule: BillingRule) -> tuple[st
     if observation.state == ENDED:
         return ()
     lacking = [
-        f"traffic '{c.charge}': no price of it is known" for c in observation.counters if not _find_traffic_price(c, rule)
+        f"traffic '{c.charge}': its price is not known" for c in observation.counters if not _find_traffic_price(c, rule)
     ]
     if observation.kind == INSTANCE and _is_prepaid(observation, None):
-        lacking.append("computing that was paid for in advance: what was paid for it is not in these figures")
+        lacking.append("prepaid computing: the prepaid amount is not in these figures")
     if observation.kind == ADDRESS and _find_address_price(observation, rule, None)[0] is None:
-        lacking.append("an address: no price of it is known")
+        lacking.append("an address: its price is not known")
     state = _get_disk_state(observation)
     for disk in observation.disks if observation.kind in (INSTANCE, VOLUME) else ():
         for storage in rule.find_storage_rules(disk.type):
@@ -297,7 +297,7 @@ def list_unpriced_parts(observation: Observation, rule: BillingRule) -> tuple[st
                 break
             if storage.count_gb(disk) and storage.find_price(disk, state, observation.key.region) is None:
                 lacking.append(
-                    f"{disk.gb} {disk.measure} of disk '{disk.type}' while {observation.state}: no price of it is known"
+                    f"{disk.gb} {disk.measure} of disk '{disk.type}' while {observation.state}: its price is not known"
                 )
     return tuple(lacking)
 

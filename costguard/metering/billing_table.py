@@ -130,7 +130,7 @@ def _read_time(table: RuleTable, where: str) -> TimeRule:
         lists["bills"] = tuple(s for s in STATES if s not in (*lists["free"], *lists["probably_free"], ENDED))
     twice = [state for state in STATES if sum(state in states for states in lists.values()) > 1]
     require(not twice, where, f"names the state '{''.join(twice[:1])}' in two lists", "put it in one")
-    require(ENDED not in lists["bills"], f"{where}.bills", "holds 'ended'", "nothing bills once it is gone: leave it out")
+    require(ENDED not in lists["bills"], f"{where}.bills", "holds 'ended'", "an ended machine is not billed: leave it out")
     return TimeRule(
         bills=lists["bills"],
         free=lists["free"],
@@ -145,7 +145,7 @@ def _read_storage(part: str, table: RuleTable, month: str, where: str, rows: Sto
     priced = table
     if "row" in table:
         twice = [key for key in PRICE_KEYS if key in table]
-        require(not twice, f"{where}.{''.join(twice[:1])}", "stands in the row already", "drop it, or drop row")
+        require(not twice, f"{where}.{''.join(twice[:1])}", "is already set by row", "remove it, or remove row")
         priced = _find_row(_read_text(table["row"], f"{where}.row"), where, rows)
     running = _read_stated_price(priced, "usd_per_gb_month", where)
     least = require_whole_number(table.get("from_gb", 0), f"{where}.from_gb", least=0)

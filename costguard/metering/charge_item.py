@@ -62,7 +62,7 @@ class ChargeItem:
     def __post_init__(self) -> None:
         first, last = to_micros(self.start), to_micros(self.end)
         sound = first < last and first // DAY_US == (last - 1) // DAY_US
-        require(sound, "item", f"lies not within one UTC day: {self.start} to {self.end}")
+        require(sound, "item", f"is not within one UTC day: {self.start} to {self.end}")
 
     @property
     def quantity(self) -> Decimal:

@@ -81,10 +81,10 @@ class Poll:
 
     def __post_init__(self) -> None:
         require_instant(self.at, f"poll of {'/'.join(self.scope)}")
-        require(self.asked_at is None or self.asked_at <= self.at, "poll.asked_at", "lies after the answer", "swap them")
+        require(self.asked_at is None or self.asked_at <= self.at, "poll.asked_at", "is after the answer", "swap them")
         require(all(self.scope), "scope", f"needs a provider, an account and a name, not {self.scope}")
         hint = "a provider, an account and a scope are text without NUL and half characters"
-        require(all(map(is_storable, self.scope)), "scope", "has a name that no database can hold", hint)
+        require(all(map(is_storable, self.scope)), "scope", "has a name that cannot be stored", hint)
 
     @property
     def seen_at(self) -> datetime:
@@ -105,8 +105,8 @@ def remove_duplicates(inventory: Inventory) -> tuple[Inventory, tuple[str, ...]]
     torn = sorted({item.key for item in inventory.items if by_key[item.key] != item})
     if not torn:
         return type(inventory)(tuple(by_key.values()), *([inventory.why] if isinstance(inventory, Partial) else [])), ()
-    others = f" and {len(torn) - 1} more stand" if torn[1:] else " stands"
-    note = f"{torn[0].id}{others} in one listing twice, and differently"
+    others = f" and {len(torn) - 1} more appear" if torn[1:] else " appears"
+    note = f"{torn[0].id}{others} twice in one listing, with different values"
     doubtful = frozenset(torn)
     items = tuple(item for key, item in by_key.items() if key not in doubtful)
     return Partial(items, f"{inventory.why}; {note}" if isinstance(inventory, Partial) else note), (note,)

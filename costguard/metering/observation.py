@@ -98,7 +98,7 @@ class Price:
         if self.estimate is not None:
             expected = self.rate.nano_per_hour if self.rate else 0
             order = 0 <= self.estimate.low <= expected <= self.estimate.high <= LARGEST_PRICE
-            require(order, "price", "lies outside its own bounds", "0 <= low <= rate <= high")
+            require(order, "price", "is outside its own bounds", "0 <= low <= rate <= high")
         if not is_storable(self.source):
             object.__setattr__(self, "source", make_storable(self.source))
 
@@ -216,9 +216,7 @@ class Observation:
             raise InputError("needs a provider, an account and an id", field=f"resource {self.key.id or '?'}")
         if not all(map(is_storable, (*self.key, self.gpu))):
             hint = "an id, a region and a GPU are text without NUL and half characters"
-            raise InputError(
-                "has an id, a region or a GPU that no database can hold", field=f"resource {self.key.id}", hint=hint
-            )
+            raise InputError("has an id, a region or a GPU that cannot be stored", field=f"resource {self.key.id}", hint=hint)
         if self.state not in STATES or self.tier not in TIERS:
             field = f"resource {self.key.id}"
             raise InputError(f"has state '{self.state}' and tier '{self.tier}', and one is unknown", field=field)
@@ -255,14 +253,14 @@ def drop_impossible_times(observation: Observation, at: datetime) -> tuple[Obser
             return when
         where = "before 2000" if when < EARLIEST else "in the future"
         notes.append(
-            f"{observation.key.provider} {observation.key.id}: {name} {when:%Y-%m-%d %H:%M} lies {where} and is not believed"
+            f"{observation.key.provider} {observation.key.id}: {name} {when:%Y-%m-%d %H:%M} is {where}, so it is ignored"
         )
         return None
 
     created, started = held("created_at", observation.created_at), held("started_at", observation.started_at)
     stopped = held("stopped_at", observation.stopped_at)
     if observation.state in ("stopped", "ended") and started and stopped and stopped < started:
-        notes.append(f"{observation.key.provider} {observation.key.id}: stopped_at lies before started_at and is not believed")
+        notes.append(f"{observation.key.provider} {observation.key.id}: stopped_at is before started_at, so it is ignored")
         stopped = None
     if (created, started, stopped) == (observation.created_at, observation.started_at, observation.stopped_at):
         return observation, ()
@@ -286,7 +284,7 @@ def parse_hourly_rate(
         return None, f"{field} is {to_one_line(describe_value(value))}: unknown, not free"
     highest = min(HIGHEST_PER_GPU * (int(gpus) if 1 <= gpus <= MOST_GPUS else 1), Decimal(LARGEST_PRICE) / NANO)
     if amount > highest:
-        return None, f"{field} is {to_one_line(describe_value(value))}: more than any machine costs, so not believed"
+        return None, f"{field} is {to_one_line(describe_value(value))}: more than any machine costs, so it is ignored"
     nano = int((amount.scaleb(9)).to_integral_value())
     return (Rate(nano_per_hour=nano, currency=currency), "") if nano else (None, f"{field} is less than a nano-dollar an hour")
 

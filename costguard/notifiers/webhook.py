@@ -228,7 +228,9 @@ def _resolve_addresses(place: _WebhookUrl, channel: Channel) -> list[Address]:
     addresses = [ip_address(one.partition("%")[0]) for one in resolve_addresses(place.host, place.port, channel.within_s)]
     is_local, private = _is_loopback(place.host), channel.allow_private
     if not addresses or not all(one.is_loopback if is_local else is_allowed(one, allow_private=private) for one in addresses):
-        raise _RefusedError("its address is inside a private network or a cloud's own: set allow_private if this is intended")
+        raise _RefusedError(
+            "its address is in a private network or is a cloud's metadata address: set allow_private if this is intended"
+        )
     return sorted(addresses, key=lambda one: one.version)
 
 

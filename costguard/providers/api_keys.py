@@ -116,9 +116,9 @@ def list_accounts(
     several = table.get("accounts")
     if not isinstance(several, list):
         return (_open_account(table, manifest, places, around),)
-    require(bool(several), f"{where}.accounts", "states no account", f"write [[{where}.accounts]], or leave it out")
+    require(bool(several), f"{where}.accounts", "contains no account", f"write [[{where}.accounts]], or leave it out")
     if keys := [name for name in SINGLE_ACCOUNT_KEYS if name in table]:
-        raise InputError("stands beside accounts, which have their own", field=f"{where}.{keys[0]}", hint="put it into each")
+        raise InputError("cannot be set together with accounts", field=f"{where}.{keys[0]}", hint="set it in each account")
     for i, one in enumerate(several):
         hint = "each account has a key of its own"
         require(bool(one.keys() & {"key_env", "key_file"}), f"{where}.accounts[{i}]", "names no key_env or key_file", hint)
@@ -157,7 +157,7 @@ def _open_account(
 ) -> KeyedAccount:
     name = str(one.get("account", "")).strip()
     field = f"providers.{manifest.name}.account"
-    require(is_storable(name), field, "is a name that no database can hold", "write text without NUL")
+    require(is_storable(name), field, "contains a NUL character", "write text without NUL")
     looked = list[str]()
     for source, text, file in _list_key_sources(one, places, around):
         looked.append(source)
@@ -169,7 +169,7 @@ def _open_account(
             raise ExposedError(f"{source} {others}", provider=manifest.name, account=name, hint=hint)
         hint = _build_hint(manifest, places)
         if len(value) > LONGEST_KEY or not all("!" <= letter <= "~" for letter in value):
-            raise CredentialsError(f"what {source} holds is not a key", provider=manifest.name, account=name, hint=hint)
+            raise CredentialsError(f"{source} does not contain a key", provider=manifest.name, account=name, hint=hint)
         return KeyedAccount(account=name, key=Secret(value), source=source)
     what = f"has no key; looked at {', '.join(looked)}"
     raise CredentialsError(what, provider=manifest.name, account=name, hint=_build_hint(manifest, places))
@@ -205,12 +205,15 @@ def _require_distinct(accounts: Sequence[KeyedAccount | LockedAccount], where: s
     for one in accounts:
         name = one.account or nameless
         require(
-            not name or name not in names, where, f"two are called '{name}'", 'give each a name of its own: account = "..."'
+            not name or name not in names,
+            where,
+            f"two accounts have the name '{name}'",
+            'give each a name of its own: account = "..."',
         )
         names.add(name)
         if isinstance(one, KeyedAccount):
-            hint = "state it once: a key is one account, which would be charged twice"
-            require(one.key not in keys, where, f"two have the same key ('{keys.get(one.key)}', '{name}')", hint)
+            hint = "remove one of them: a key is one account, whose costs would count twice"
+            require(one.key not in keys, where, f"two accounts have the same key ('{keys.get(one.key)}', '{name}')", hint)
             keys[one.key] = name
 
 

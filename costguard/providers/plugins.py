@@ -104,7 +104,7 @@ def find_format_by_ending(file: str) -> str:
     if not made_for:
         endings = ", ".join(f".{one}" for one in sorted({*FORMAT_BY_ENDING, *(name.rpartition("-")[2] for name in names)}))
         hint = f"end it in {endings}, any of them with {PACKED_ENDING} behind it, or say which with --format NAME"
-        raise InputError(f"ends in .{shorten(ending, 20)}, and no format does", field=file, hint=hint)
+        raise InputError(f"ends in .{shorten(ending, 20)}, which no format uses", field=file, hint=hint)
     return min(made_for, key=lambda name: name != format_name)
 
 
@@ -146,7 +146,7 @@ def load_providers() -> ProviderRegistry:
             continue
         name = plugin.manifest.name
         if name in providers:
-            broken[point.name] = f"it calls itself {name}, as another package does"
+            broken[point.name] = f"its name is {name}, as another package does"
         else:
             providers[name] = plugin
     return ProviderRegistry(found=providers, broken=broken)
@@ -219,7 +219,7 @@ def _load_provider(point: EntryPoint) -> DiscoveredProvider:
     if not isinstance(manifest, ProviderManifest):
         raise TypeError(f"{point.value} is not a provider: it has no manifest")
     if not isinstance(manifest.name, str) or not PROVIDER_NAME.fullmatch(manifest.name):
-        raise TypeError(f"{point.value} calls itself by no name that a provider can have: small letters, digits, - and _")
+        raise TypeError(f"{point.value} has an invalid provider name: use small letters, digits, - and _")
     texts = (manifest.title, manifest.extra, manifest.key_at, *manifest.credentials, *manifest.not_seen)
     strings = (*texts, *manifest.abilities, *manifest.abilities.values())
     kinds = (*((one, ProviderSetting) for one in manifest.settings), (manifest.seller, Seller | None))

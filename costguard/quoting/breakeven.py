@@ -76,7 +76,10 @@ def _check_inputs(price: Money, rent: Rate, resale: Money | None, hours_per_week
     require(price.nano >= 0, "price", "is below zero", "write what the machine costs")
     for other in (rent, resale):
         require(
-            other is None or other.currency == price.currency, "currency", "price, rent and resale differ", "write all in one"
+            other is None or other.currency == price.currency,
+            "currency",
+            "price, rent and resale are in different currencies",
+            "write all in one currency",
         )
     if hours_per_week is not None:
         require_number(hours_per_week, "hours_per_week", least=0.1, most=168)
@@ -96,8 +99,8 @@ def _explain_break_even(
 ) -> tuple[str, ...]:
     own_text = f"{float(own / NANO):.4f}"
     if hours is None:
-        return (f"never: an hour of one's own costs {own_text}, renting {rent.format()} {rent.currency}",)
-    saved = f"({rent.format()} rent - {own_text} of one's own)" if own else f"{rent.format()} rent"
+        return (f"never: an hour on your own costs {own_text}, a rented hour {rent.format()} {rent.currency}",)
+    saved = f"({rent.format()} rent - {own_text} on your own)" if own else f"{rent.format()} rent"
     lines = [f"{outlay} {rent.currency} / {saved} an hour = {float(hours):.0f} h of use"]
     if weeks is not None:
         lines.append(f"{float(hours):.0f} h = {float(weeks):.1f} weeks = {float(weeks / WEEKS_PER_MONTH):.1f} months")

@@ -199,12 +199,12 @@ def _explain_unranked(vintage: Vintage, age: int, terms: PriceDrift) -> str:
     if vintage.placeholder:
         return "a placeholder, not a price"
     if vintage.drift_class == BID:
-        return "the least bid, which rents nothing by itself"
+        return "the minimum bid, at which a machine may not be rented"
     if vintage.drift_class == SPOT_PRICE and vintage.count_undated_days() > UNDATED_DAYS:
         return f"an undated copy: seen on a day between {vintage.observed_on.isoformat()} and {vintage.observed_to.isoformat()}"
     if terms.ranked_days is not None and (age > terms.ranked_days or -age > max(terms.ranked_days, AHEAD_DAYS)):
         age_text = f"seen {age} d ago" if age > 0 else f"dated {-age} d ahead"
-        return f"{age_text}; a price of this kind says nothing after {terms.ranked_days} d"
+        return f"{age_text}; a price of this kind is not ranked after {terms.ranked_days} d"
     return ""
 
 

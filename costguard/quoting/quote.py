@@ -324,7 +324,9 @@ def explain_uncertainty(option: QuoteOption) -> str | None:
         return None
     name = max(spreads, key=lambda n: spreads[n])
     money = option.price.expected.multiply(option.nodes).multiply_seconds(math.ceil(spreads[name] * 3600))
-    return f"{name} matters most: it alone moves the cost of the first option by ${money.format()} ({spreads[name]:.2f} h)"
+    return (
+        f"{name} has the largest effect: it changes the cost of the first option by ${money.format()} ({spreads[name]:.2f} h)"
+    )
 
 
 def explain_price_age(option: QuoteOption) -> str | None:

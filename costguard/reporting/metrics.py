@@ -185,7 +185,7 @@ def _build_money(inputs: MetricsInput) -> Iterator[MetricFamily]:
             f"costguard_burn_{unit}_per_hour", f"{currency} an hour that bill now.", burning.get(currency, {})
         )
         forecast = forecasts.get(currency) or make_zero_interval(currency)
-        says = f"{currency} that the running month will cost if everything goes on as it does now."
+        says = f"{currency} that the running month will cost if the current burn continues."
         yield _build_intervals(f"costguard_month_forecast_{unit}", says, [((), forecast)])
     for name, at in (("start", status.month.start), ("end", status.month.end)):
         says, samples = f"{name.capitalize()} of the running month.", [((), _to_seconds(at))]
@@ -228,7 +228,7 @@ def _build_budgets(status: FleetStatus) -> Iterator[MetricFamily]:
         yield _build_gauge(f"{prefix}_held_{unit}", says, holds, ("budget",))
         says, spent = f"Spent in the budget's period, in {currency}.", [((name,), one.spent) for name, one in budgets]
         yield _build_intervals(f"{prefix}_spent_{unit}", says, spent, ("budget",))
-        says = f"What the budget's period will cost if everything goes on as it does now, in {currency}."
+        says = f"What the budget's period will cost if the current burn continues, in {currency}."
         forecasts = [((name,), one.forecast) for name, one in budgets]
         yield _build_intervals(f"{prefix}_forecast_{unit}", says, forecasts, ("budget",))
     ends = [((name,), _to_seconds(one.period.end)) for name, one in by_name.items()]
@@ -258,7 +258,7 @@ def _build_machines(status: FleetStatus) -> Iterator[MetricFamily]:
     wasted = sum_intervals((one.get_burn().bounds for one in machines if one.work.state == IDLE), "USD")
     yield _build_intervals("costguard_idle_burn_usd_per_hour", "USD an hour of machines that are idle now.", [((), wasted)])
     unpriced = sum(one.unpriced for one in status.resources)
-    yield _build_gauge("costguard_resources_unpriced", "Resources that bill at a price nobody knows.", [((), unpriced)])
+    yield _build_gauge("costguard_resources_unpriced", "Resources that are billed at an unknown price.", [((), unpriced)])
 
 
 def _build_idle_month(wastes: Iterable[Waste]) -> Iterator[MetricFamily]:
@@ -268,9 +268,9 @@ def _build_idle_month(wastes: Iterable[Waste]) -> Iterator[MetricFamily]:
         seconds[group] += Decimal(str(one.attribution.gpu_count)) * (one.idle_us // SECOND_US)
         if one.currency == "USD":
             money[group] += Money(nano=one.wasted).to_decimal()
-    says = "GPU-seconds of the running month for which whole machines did nothing, where their work is measured."
+    says = "GPU-seconds of the running month for which whole machines were idle, where activity is measured."
     yield _build_counted("costguard_month_idle_gpu_seconds", says, seconds, MONEY_LABELS)
-    says = "USD of the running month for machines, or a part of their GPUs, that did nothing, where their work is measured."
+    says = "USD of the running month for machines, or a part of their GPUs, that were idle, where activity is measured."
     yield _build_counted("costguard_month_idle_usd", says, money, MONEY_LABELS)
 
 
@@ -308,11 +308,11 @@ def _build_guard(inputs: MetricsInput) -> Iterator[MetricFamily]:
     intervals = [((), run.interval.total_seconds())] if run else []
     yield _build_gauge("costguard_guard_interval_seconds", "How often the guard is meant to run.", intervals)
     samples = [((), int(run.outcome != "acting"))] if run else []
-    yield _build_gauge("costguard_guard_acts_held", "1 while something holds back every act of the guard, else 0.", samples)
+    yield _build_gauge("costguard_guard_acts_held", "1 while all acts of the guard are held, else 0.", samples)
     yield _build_counter("costguard_guard_runs_total", "Guard runs that were recorded.", {(): counts.runs})
     yield _build_counter("costguard_polls_total", "Polls of scopes, by outcome.", counts.polls, ("provider", "outcome"))
-    yield _build_counter("costguard_acts_total", "Acts that came to an end, by outcome.", counts.acts, ("act", "outcome"))
-    says = "Machines by what a policy or a hard cap finds about them."
+    yield _build_counter("costguard_acts_total", "Finished acts, by outcome.", counts.acts, ("act", "outcome"))
+    says = "Machines by the finding of a policy or a hard cap."
     yield _build_counted("costguard_verdicts", says, inputs.verdicts, ("policy", "finding"))
     intents = {_clean(*key): number for key, number in counts.intents.items()}
     yield _build_gauge("costguard_intents", "Acts that are planned or under way.", sorted(intents.items()), ("act", "state"))
@@ -328,8 +328,8 @@ def _build_messages(counts: LedgerCounts) -> Iterator[MetricFamily]:
         sums[group] = [a + b for a, b in zip(sums[group], count, strict=True)]
     for name, text, place in (
         ("costguard_messages_sent_total", "Messages that the channel confirmed.", 0),
-        ("costguard_messages_failed_total", "Messages that were given up: no further try was worth it.", 1),
-        ("costguard_message_tries_failed_total", "Tries to send a message that the channel did not confirm.", 2),
+        ("costguard_messages_failed_total", "Messages that were given up after failed deliveries.", 1),
+        ("costguard_message_tries_failed_total", "Delivery attempts that the channel did not confirm.", 2),
     ):
         yield _build_counter(name, text, {(group,): numbers[place] for group, numbers in sums.items()}, ("channel",))
     waiting: dict[Group, int] = {(clean_label(channel),): number for channel, number in counts.waiting.items()}
@@ -337,7 +337,7 @@ def _build_messages(counts: LedgerCounts) -> Iterator[MetricFamily]:
     oldest = counts.oldest_waiting_at
     yield _build_gauge(
         "costguard_outbox_oldest_timestamp_seconds",
-        "When the oldest message was written that no channel has confirmed or given up; none while there is none.",
+        "When the oldest pending message was written; no value if none is pending.",
         [((), _to_seconds(oldest))] if oldest else [],
     )
 

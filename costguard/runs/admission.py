@@ -111,7 +111,7 @@ def build_admitted_hold(request: AdmitRequest, price: RunPrice, *, hold_id: str,
     require(len(labels) <= LABELS_MAX, "labels", f"are more than {LABELS_MAX}", "leave out those that no budget selects by")
     texts = (request.account, request.owner, *(text for pair in labels.items() for text in pair))
     is_encodable = not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
-    require(is_encodable, "hold", "has half of a character (a lone surrogate)", "write it again in UTF-8")
+    require(is_encodable, "hold", "contains an invalid character (a lone surrogate)", "write it again in UTF-8")
     lasts = request.lasts or compute_hold_length(price.hours.high if price.hours else None)
     return Hold(
         id=hold_id,

@@ -31,11 +31,11 @@ from costguard.values.money import Money, MoneyInterval, Rate
 SCHEMA = "costguard.run-record/1"
 PLANNED, OPEN, ENDED, LOST, NEVER = "planned", "open", "ended", "lost", "never"
 ATTEMPT_STATES = {
-    PLANNED: "recorded; its command is not known to have started",
-    OPEN: "begun, and its end is not recorded",
-    ENDED: "its end was seen, and its status is known",
-    LOST: "the process that watched it is gone: it was last seen alive at seen_at",
-    NEVER: "its command never began",
+    PLANNED: "recorded; whether its command started is not known",
+    OPEN: "started; its end is not recorded",
+    ENDED: "ended with a known status",
+    LOST: "costguard run ended first: the job was last seen running at seen_at",
+    NEVER: "its command was not started",
 }
 JOB_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a job may be called: the name of a file, a label, a line of a log."""
@@ -135,7 +135,7 @@ def check_job_name(name: str, field: str) -> str:
     Raises InputError if it is not valid for a job.
     """
     hint = "write letters, digits, dots, dashes and underscores, at most 100: llama-lora-3"
-    require(JOB_NAME_PATTERN.fullmatch(name) is not None, field, "is not a name for a job", hint)
+    require(JOB_NAME_PATTERN.fullmatch(name) is not None, field, "is not a valid job name", hint)
     return name
 
 

@@ -116,5 +116,5 @@ def compile_pattern(pattern: str, place: str) -> Callable[[str], bool]:
         problem = shorten(to_one_line(broken.args[0].decode(errors="replace")), 100)
         raise InputError(f"is not a pattern: {problem}", field=place, hint="write a regular expression (RE2)") from None
     except UnicodeEncodeError:
-        raise InputError("is not a pattern: half a letter", field=place, hint="write a text in UTF-8") from None
+        raise InputError("is not a pattern: invalid UTF-8", field=place, hint="write a text in UTF-8") from None
     return lambda text: search(text) is not None

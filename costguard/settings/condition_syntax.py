@@ -168,7 +168,7 @@ def resolve_gpu_name(name: str, field: str) -> str:
 
     gpu = ShippedFacts().get_gpu_names().resolve(name, field=field)
     if gpu.canonical != name:
-        raise InputError(f"'{name}' is not a GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
+        raise InputError(f"'{name}' is not the full name of a GPU", field=field, hint=f'write "{gpu.canonical}"')
     return name
 
 

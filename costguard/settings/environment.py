@@ -46,7 +46,7 @@ GONE_SECTIONS = {"lake": "delete it; costguard report --format focus writes a mo
 def refuse_gone_section(section: str, field: str) -> None:
     """Raise InputError if `section` belongs to a feature that costguard no longer has. `field`: where it is stated."""
     if section in GONE_SECTIONS:
-        raise InputError(f"[{section}] is gone, with the feature it belonged to", field=field, hint=GONE_SECTIONS[section])
+        raise InputError(f"[{section}] was removed together with its feature", field=field, hint=GONE_SECTIONS[section])
 
 
 def _require_known_field(name: str, section: str, key: str) -> None:

@@ -160,11 +160,11 @@ def _locate_repeated(text: str, message: str) -> str:
 
 
 def expand_path(text: str) -> Path:
-    """Return the path with `~` expanded; raise InputError if it names the home of an unknown user."""
+    """Return the path with `~` expanded; raise InputError if it names the home folder of an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise InputError("names the home of an unknown user", field=text, hint="write the full path") from None
+        raise InputError("names the home folder of an unknown user", field=text, hint="write the full path") from None
 
 
 PRICE_HISTORY_FILE = "price_history.sqlite"

@@ -270,7 +270,7 @@ def read_models(
         first = numbers.setdefault(name.casefold(), number)
         with collect_errors(errors, (*base, number, "name")):
             field = f"{where}: {kind} {number} ({name}).name"
-            require(first == number, field, f"is also the name of {kind} {first}", f"give each {kind} a name of its own")
+            require(first == number, field, f"is also the name of {kind} {first}", f"give each {kind} a different name")
     raise_errors(errors)
     return tuple(built)
 

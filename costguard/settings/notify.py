@@ -90,7 +90,7 @@ def check_address(text: str, field: str, variable: str) -> str:
         or parts.fragment
         or any(TOKEN_PATTERN.fullmatch(part) for part in parts.path.split("/"))
     )
-    require(not secret, field, "holds a secret, as it seems; the settings file must not contain one", cure)
+    require(not secret, field, "appears to contain a secret; the settings file must not contain one", cure)
     return text
 
 
@@ -134,7 +134,7 @@ def _read_channels(value: object, field: str) -> tuple[str, ...]:
 def _read_repeat(value: object, field: str) -> tuple[timedelta, ...]:
     times = tuple(parse_duration(text, field, least=REPEAT_MIN) for text in read_texts(value, field))
     rising = all(earlier < later for earlier, later in pairwise(times))
-    require(rising, field, "must rise from one to the next", 'write ["4h", "24h", "7d"]')
+    require(rising, field, "must increase", 'write ["4h", "24h", "7d"]')
     return times
 
 

@@ -317,7 +317,7 @@ def _check_start_rule(start: ScheduledStartRule | None, rule: str, then: tuple[P
     if start is not None:
         field, stops = ".schedule.start", any(step.do == STOP for step in then)
         require(rule == SCHEDULE_RULE, field, f"belongs to a schedule, and the rule is {rule}", "remove `rule` or `start`")
-        require(stops, field, "has no stop that it could undo", 'write { after = "5m", do = "stop" } in `then`')
+        require(stops, field, "has no stop step before the start", 'write { after = "5m", do = "stop" } in `then`')
 
 
 def _make_target(table: TargetTable) -> PolicyTarget:

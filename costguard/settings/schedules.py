@@ -111,7 +111,7 @@ def _parse_instant(value: object, field: str, zone: tzinfo, *, day_offset: timed
     except (ValueError, OverflowError):
         at = None
     if not isinstance(at, datetime) or not EARLIEST <= at <= LATEST:
-        raise InputError(f"must be an instant, not {describe_value(value)}", field=field, hint="write 2026-11-24T18:00:00")
+        raise InputError(f"must be a time, not {describe_value(value)}", field=field, hint="write 2026-11-24T18:00:00")
     return at
 
 

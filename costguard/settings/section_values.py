@@ -51,7 +51,7 @@ def _make_unknown_zone_error(name: str, field: str) -> InputError:
 
     zones = sorted(available_timezones())
     if not zones:
-        what = "cannot be looked up: this machine has no data of time zones"
+        what = "cannot be looked up: this machine has no time zone data"
         return InputError(what, field=field, hint="pip install tzdata, or write UTC")
     near = find_nearest_names(name, zones) or tuple(
         zone for zone in zones if zone.rpartition("/")[2].casefold() == name.casefold()
@@ -111,7 +111,7 @@ def read_endpoint(value: object, field: str) -> str:
     if match is None:
         raise InputError("is not an address of a host", field=field, hint=ENDPOINT_HINT)
     safe = match["plain"] is None or match["host"].lower() in LOOPBACK_HOSTS
-    require(safe, field, "is plain http to another machine, which anybody on the way can change", ENDPOINT_HINT)
+    require(safe, field, "is plain http to another machine, which others on the network can change", ENDPOINT_HINT)
     return endpoint
 
 

@@ -286,7 +286,7 @@ class OidcSettings(SettingsModel):
     def _check(self) -> Self:
         has_roles = bool(self.viewer or self.operator or self.admin)
         hint = 'write operator = ["ml-leads"], a value of the claim that decides'
-        refuse(require, has_roles, "", "gives nobody a role, so everybody would be refused", hint)
+        refuse(require, has_roles, "", "gives no role, so every login would be refused", hint)
         return self
 
 

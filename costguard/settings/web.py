@@ -73,13 +73,13 @@ def check_web(web: WebSettings) -> None:
         listen = parse_listen_address(web.listen, ".listen")
         guarded = listen.is_loopback or web.tls_cert or web.tls_key or web.behind_proxy  # one file of two is refused by itself
         with collect_errors(errors):
-            require(bool(guarded), ".listen", "is reachable by others, who could read unencrypted traffic", GUARD_HINT)
+            require(bool(guarded), ".listen", "is reachable from other machines, over unencrypted traffic", GUARD_HINT)
     if (web.tls_cert is None) != (web.tls_key is None):
         key = ".tls_key" if web.tls_key is None else ".tls_cert"
-        errors.append(InputError("is missing", field=key, hint="tls_cert and tls_key belong together"))
+        errors.append(InputError("is missing", field=key, hint="tls_cert and tls_key must be set together"))
     with collect_errors(errors):
         if web.oidc is not None:
-            what, hint = "needs the address that browsers come back to", 'set web.url = "https://guard.example"'
+            what, hint = "needs the address of these pages", 'set web.url = "https://guard.example"'
             require(bool(web.url or web.listen), ".oidc", what, hint)
     raise_errors(errors)
 
@@ -125,7 +125,7 @@ def read_issuer(value: object, field: str) -> str:
     bare = plain and bool(parts.hostname)
     require(bare, field, f"'{shorten(issuer)}' is not an address" if "@" not in issuer else "holds a user or a password", hint)
     near = parts.scheme == "http" and parts.hostname in LOOPBACK
-    require(parts.scheme == "https" or near, field, "is not https: whoever is in between could log in as anybody", hint)
+    require(parts.scheme == "https" or near, field, "is not https: an attacker on the network could log in as any user", hint)
     return issuer
 
 
@@ -135,7 +135,7 @@ def read_client_secret_place(value: object, field: str) -> str:
 
     source = read_text(value, field)
     if source and (variable := VARIABLE_PATTERN.fullmatch(require_secret_place(source, field, SECRET_EXAMPLE))):
-        problem = f"names {variable[1]}, which the process that serves pages does not get"
+        problem = f"names {variable[1]}, which is not passed to the process that serves pages"
         hint = f'name it {SERVER_PREFIX}..., such as "env:{SECRET_EXAMPLE}"'
         require(variable[1].startswith(SERVER_PREFIX), field, problem, hint)
     return source
@@ -153,7 +153,7 @@ def read_scopes(value: object, field: str) -> tuple[str, ...]:
     scopes = read_texts(value, field)
     for scope in scopes:
         require(bool(SCOPE_PATTERN.fullmatch(scope)), field, f"'{shorten(scope)}' is not a scope", '["openid"]')
-    require("openid" in scopes, field, "lacks openid, without which no ID token comes", '["openid", "email"]')
+    require("openid" in scopes, field, "must contain openid, which requests the ID token", '["openid", "email"]')
     return scopes
 
 

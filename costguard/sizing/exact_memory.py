@@ -103,7 +103,10 @@ def _check_shape(job: Job) -> None:
     require(job.beside is None, "preference", "--exact runs only one model", LEAVE_OUT_HINT)
     mixed = any(b.feed_forward.experts for b in shape.blocks)
     require(
-        not mixed, "model", f"{shape.name} routes tokens to experts by their data, and fake tensors hold none", LEAVE_OUT_HINT
+        not mixed,
+        "model",
+        f"{shape.name} routes tokens to experts by their data, and fake tensors contain no data",
+        LEAVE_OUT_HINT,
     )
     require(
         shape.kind in RUNNABLE_KINDS,

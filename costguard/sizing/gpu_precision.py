@@ -46,4 +46,4 @@ def explain_missing_precision(recipe: Recipe, gpu: Gpu) -> str | None:
         return None
     if gpu.fp8_tflops or (precision == "fp4" and gpu.fp4_tflops):
         return None
-    return f"'{precision}' is not computed by {gpu.name}"
+    return f"'{precision}' is not supported by {gpu.name}"

@@ -376,7 +376,7 @@ def _check_decoder_len(fields: Table, architecture: Architecture) -> None:
     if fields.get("decoder_len") is None:
         return
     has_decoder = architecture.kind == "encoder-decoder"
-    what = f"is of a decoder beside an encoder, and {architecture.name} is a model of kind '{architecture.kind}'"
+    what = f"applies to an encoder-decoder, and {architecture.name} is a model of kind '{architecture.kind}'"
     require(has_decoder, "decoder_len", what, "leave it out, and state seq_len")
     length, most = checks.require_whole_number(fields["decoder_len"], "decoder_len"), architecture.positions
     require(
@@ -437,7 +437,7 @@ def _read_denoising_steps(table: Table, architecture: Architecture, recipe: Reci
     """Return the passes of a diffusion model's network for each image; 1 for other jobs."""
     makes = architecture.denoises and not recipe.trains
     steps = _read_count(table, "denoising_steps")
-    what = f"is of a diffusion model that makes images, not of method '{recipe.method}' on {architecture.name}"
+    what = f"applies to a diffusion model that makes images, not to method '{recipe.method}' on {architecture.name}"
     require(makes or steps is None, "denoising_steps", what, "leave it out")
     usual = architecture.denoising_steps or DENOISING_STEPS
     if makes and steps is None:
@@ -455,7 +455,7 @@ def _read_units(table: Table, architecture: Architecture) -> int | None:
     require(
         not others,
         counted,
-        f"is given together with {others[0] if others else ''}",
+        f"cannot be given together with {others[0] if others else ''}",
         f"keep {architecture.sample_unit or 'tokens'}",
     )
     unit = architecture.sample_unit
@@ -473,7 +473,7 @@ def _read_tokens(table: Table, example_tokens: int | None) -> int | None:
     """
     if "dataset" not in table:
         return _read_count(table, "tokens")
-    require("tokens" not in table, "tokens", "is given together with [dataset]", "keep one of them")
+    require("tokens" not in table, "tokens", "cannot be given together with [dataset]", "keep one of them")
     dataset = read_subtable(table, "dataset")
     if example_tokens is not None:
         dataset = {"tokens_per_example": example_tokens, **dataset}

@@ -134,7 +134,7 @@ def _nest_flat_names(row: Table) -> dict[str, object]:
             table[outer] = value
             continue
         within = table.setdefault(outer, {})
-        require(isinstance(within, dict), key, f"stands beside a {outer} that is not a table", f"keep one of {key} and {outer}")
+        require(isinstance(within, dict), key, f"is given, but {outer} is not a table", f"keep one of {key} and {outer}")
         table[outer] = {**within, inner: value}  # type: ignore[dict-item]  # just seen to be a dict
     return table
 
@@ -152,8 +152,8 @@ def _check_has_figure(cells: Table, job: Job) -> None:
     hint = f"write one of: {', '.join(keys)}"
     require(any(k in cells for k in keys), "tokens_per_s", "it has no observation", hint)
     for pair in (("tokens_per_s", "tokens_per_s_per_gpu"), ("peak_gib", "peak_gb"), ("reserved_gib", "reserved_gb")):
-        require(not all(k in cells for k in pair), pair[0], f"is given together with {pair[1]}", "keep one of them")
-    require("hours" not in cells or job.tokens is not None, "tokens", "is missing beside hours", "write tokens = 50e6")
+        require(not all(k in cells for k in pair), pair[0], f"cannot be given together with {pair[1]}", "keep one of them")
+    require("hours" not in cells or job.tokens is not None, "tokens", "is required with hours", "write tokens = 50e6")
 
 
 def _read_tokens_per_s(cells: Table, gpus: int) -> float | None:

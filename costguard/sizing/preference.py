@@ -140,9 +140,7 @@ def _check_suited(table: Table, algorithm: str, usual: AlgorithmDefaults, recipe
     )
     if not usual.generates:
         for key in ONLY_IF_GENERATED:
-            require(
-                key not in table, f"preference.{key}", f"has no meaning for {algorithm}, which generates nothing", "drop it"
-            )
+            require(key not in table, f"preference.{key}", f"has no effect for {algorithm}, which generates nothing", "drop it")
 
 
 def _read_lengths(reader: _PreferenceTable, seq_len: int, usual: AlgorithmDefaults) -> tuple[int, int]:
@@ -176,7 +174,7 @@ def _read_companions(
     reference = reader.read_value("reference", usual=True)
     reward = str(reader.read_value("reward_model", usual.reward_model)) if usual.generates else NONE
     value = str(reader.read_value("value_model", usual.value_model)) if usual.generates else NONE
-    require(reward != HEAD, "preference.reward_model", "'head' is frozen and cannot learn", 'write "same" or "none"')
+    require(reward != HEAD, "preference.reward_model", "'head' is frozen and cannot be trained", 'write "same" or "none"')
     companions = []
     if reference:
         companions.append(Companion(role="reference", architecture=architecture, quant=quant, copy=True))

@@ -128,7 +128,7 @@ def _check_framework(name: object, field: str) -> None:
         return
     if isinstance(name, str) and fold_name(name) in SERVER_NAMES:
         what = f"'{name}' is a server, and every server is sized alike"
-        raise InputError(what, field=field, hint="leave it out: method = 'inference' says enough")
+        raise InputError(what, field=field, hint="leave it out: method = 'inference' already implies it")
     near = find_nearest_names(str(name), (*FRAMEWORKS, *FRAMEWORK_ALIASES))
     hint = f"write one of: {', '.join(FRAMEWORKS)}"
     raise UnknownNameError("framework", str(name), field=field, nearest=near, hint=hint)
@@ -224,7 +224,7 @@ class Recipe:
         require(
             self.kv_cache == "auto" or self.method == "inference",
             "kv_cache",
-            f"is of a server, not of method '{self.method}'",
+            f"applies to a server, not to method '{self.method}'",
             "leave it out, or write method = 'inference'",
         )
         require(

@@ -52,14 +52,14 @@ def read_serving_load(table: Mapping[str, object], architecture: Architecture) -
         return None
     method = str(table.get("method", "full"))
     field = next(iter(values))
-    require(method == "inference", field, f"is of a server, not of method '{method}'", "write method = 'inference'")
+    require(method == "inference", field, f"applies to a server, not to method '{method}'", "write method = 'inference'")
     for key in SERVING_KEYS:
         require(
             key in values, key, "is missing", f"write {key} = {EXAMPLE_LOAD[key]}: the load is all of {', '.join(SERVING_KEYS)}"
         )
     for key in ("tokens", "dataset", "seq_len"):
         why = "is given together with requests_per_second, prompt_len and output_len"
-        require(key not in table, key, why, f"leave out {key}: the load says it")
+        require(key not in table, key, why, f"leave out {key}: the load determines it")
     _check_served(architecture, field)
     load = ServingLoad(**values)  # type: ignore[arg-type]  # ServingLoad checks each value at birth
     most, total = architecture.positions or architecture.context, load.prompt_len + load.output_len
@@ -72,13 +72,13 @@ def _check_served(architecture: Architecture, field: str) -> None:
     """Raise InputError unless the model answers a prompt word by word."""
     a, unit = architecture, architecture.sample_unit
     if unit is not None:
-        what = f"is of a server that answers prompts, and {a.name} is counted in {unit.replace('_', ' ')}"
+        what = f"applies to a server that answers prompts, and {a.name} is counted in {unit.replace('_', ' ')}"
         raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write {unit} = 1000000")
     if a.kind == "encoder-decoder":
         what = f"is of a server with continuous batching, and {a.name} is an encoder-decoder, which vLLM does not serve so"
         raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write tokens, seq_len and decoder_len")
     if not a.writes:
-        what = f"is of a server that writes answers, and {a.name} only reads (embeddings, scores)"
+        what = f"applies to a server that generates text, and {a.name} only reads (embeddings, scores)"
         raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write tokens = 1000000")
 
 

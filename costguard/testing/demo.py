@@ -74,8 +74,8 @@ def _build_ledger_url(ledger: str) -> str:
 def _check_unused(ledger: LedgerWriter, url: str) -> None:
     """InputError unless `ledger` holds nothing yet."""
     if ledger.has_polls():
-        hint = "name a new file: a demo is never mixed with real spending"
-        raise InputError("holds a ledger already", field=parse_ledger_address(url).shown, hint=hint)
+        hint = "name a new file: a demo must not be mixed with real costs"
+        raise InputError("already contains a ledger", field=parse_ledger_address(url).shown, hint=hint)
 
 
 def play_world(url: str, *, seed: int, end: datetime, days: int = DEMO_DAYS, size: int = DEMO_SIZE) -> SimulatedBillCheck:
@@ -155,10 +155,10 @@ def _list_polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule],
 
 def _count_faults(plan: WatchPlan) -> Counter[str]:
     """What went wrong with how many listings, in words."""
-    words = {"timeout": "timed out", "page": "lost a page", "empty": "lied that there is nothing"}
+    words = {"timeout": "timed out", "page": "lost a page", "empty": "returned an empty list"}
     counts = Counter(words.get(entry.fault, f"answered {entry.fault}") for entry in plan.entries if entry.fault)
     counts["were slow"] = sum(entry.at_us - entry.asked_us > 0 for entry in plan.entries)
-    counts["held old or doubled items"] = sum(bool(entry.late or entry.twice) for entry in plan.entries)
+    counts["contained old or duplicate items"] = sum(bool(entry.late or entry.twice) for entry in plan.entries)
     return Counter({name: count for name, count in counts.items() if count})
 
 

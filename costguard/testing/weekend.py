@@ -142,10 +142,10 @@ TURNS = (
 )
 EVENT_TEXTS: Mapping[str, str] = {
     "busy": "trains",
-    "quiet": "its work is over, and it runs on",
-    "io": "downloads at 6.1 MB/s, its GPU at 0 %",
-    "hang": "its GPUs spin at 80 W, and no step is made",
-    "ends": "is done, and ended by its own job",
+    "quiet": "job finished, machine still running",
+    "io": "downloading at 6.1 MB/s, GPU at 0 %",
+    "hang": "GPUs busy at 80 W without progress",
+    "ends": "job finished and ended its machine",
     "approve": "costguard approve {machine} terminate",
 }
 APPROVER = "eve"
@@ -184,7 +184,7 @@ def play_weekend(*, config: str | None = None, now: datetime | None = None) -> C
     """Play the last weekend that is over at `now` (the present), in the zone of the settings."""
     with TemporaryDirectory(prefix="costguard-weekend-", dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None) as folder:
         weekend = build_weekend(run_weekend(Path(folder), config=config, now=now))
-    wrong = CostguardError(f"the weekend went wrong in {len(weekend.faults)} ways: this is a bug in costguard")
+    wrong = CostguardError(f"the weekend has {len(weekend.faults)} faults: this is a bug in costguard")
     return CommandAnswer(document=build_weekend_document(weekend), refusal=wrong if weekend.faults else None)
 
 
@@ -348,7 +348,7 @@ def _list_faults(play: WeekendPlay) -> Iterator[str]:
 
 def _list_moments(play: WeekendPlay) -> Iterator[WeekendEvent]:
     for at, turn in play.events:
-        why = f"{APPROVER} says yes" if turn.what == "approve" else ""
+        why = f"approved by {APPROVER}" if turn.what == "approve" else ""
         yield WeekendEvent(at=at, kind=BY_WORLD, who=turn.name, what=EVENT_TEXTS[turn.what].format(machine=turn.name), why=why)
     for notification in play.told.told:
         if notification.message.why_now != REPEAT_DUE:
@@ -363,7 +363,7 @@ def _list_moments(play: WeekendPlay) -> Iterator[WeekendEvent]:
             )
     for at, name, work in play.works:
         if name in STATES_SHOWN_OF and work.state == ACTIVE:
-            yield WeekendEvent(at=at, kind=BY_US, who=name, what="active: left alone", why="; ".join(work.reasons))
+            yield WeekendEvent(at=at, kind=BY_US, who=name, what="active, so no act", why="; ".join(work.reasons))
     for act in play.acts:
         yield WeekendEvent(at=act.at, kind=BY_US, who=act.name, what=f"{act.act} sent: {act.said}")
     for at, name, intent in play.intents:

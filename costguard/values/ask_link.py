@@ -41,5 +41,5 @@ class AskLink:
 def explain_closed(link: AskLink, now: datetime) -> str:
     """Return why the link answers nothing at `now`; "" if it does as long as its question is asked."""
     if link.settled_at is not None:
-        return f"was {link.answer} already: its question is settled"
+        return f"was {link.answer} already: the question is closed"
     return "has expired" if now >= link.expires_at else ""

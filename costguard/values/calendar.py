@@ -26,7 +26,7 @@ class Period:
 
     def __post_init__(self) -> None:
         for field, at in (("period.start", self.start), ("period.end", self.end)):
-            require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
+            require(at.tzinfo is UTC, field, f"must be a time in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
         require(self.start <= self.end, "period", f"ends ({self.end}) before it starts ({self.start})", "swap them")
 
     @property

@@ -42,8 +42,8 @@ def to_hours(us: float) -> float:
 
 def require_instant(at: datetime, field: str) -> datetime:
     """Return `at` if it is in UTC and between 2000 and 2200; raise InputError otherwise."""
-    require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
-    require(EARLIEST <= at < LATEST, field, f"is not an instant between 2000 and 2200: {at}", "check the clock")
+    require(at.tzinfo is UTC, field, f"must be a time in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
+    require(EARLIEST <= at < LATEST, field, f"is not a time between 2000 and 2200: {at}", "check the clock")
     return at
 
 

@@ -197,7 +197,7 @@ ACTION_RESPONSES = {
     ALREADY: "it is in that state or changing to it",
     REFUSED: "the provider refused; nothing was done",
     MISSING: "the provider does not know the instance",
-    UNCLEAR: "no valid answer: the act may have worked or not; check the state first",
+    UNCLEAR: "no valid answer: the act may or may not have happened; check the state first",
 }
 
 

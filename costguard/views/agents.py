@@ -49,7 +49,7 @@ def build_enrolment_document(
         "script": script,
         "notes": list(notes),
     }
-    bound = "through all its restarts" if code.life is None else "in the run that it is in now"
+    bound = "across its restarts" if code.life is None else "for its current run"
     lead = (
         f"An agent may join for {called}, {bound}, until {format_local_time(code.expires_at)}. On the machine, as root,",
         "in sh, bash or zsh (it checks the agent's SHA-256, and the agent checks the watchdog's key):",

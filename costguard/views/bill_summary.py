@@ -67,7 +67,7 @@ def build_bill_summary_document(
         data=data,
         records=tuple(_build_flat_record(one) for one in bills),
         lead=(f"{describe_missing_ledger(ledger)}.",),
-        tables=(build_table(SUMMARY_COLUMNS, bills, headings, title="What the bill holds"),),
+        tables=(build_table(SUMMARY_COLUMNS, bills, headings, title="Content of the bill"),),
         notes=tuple(f"{note.rstrip('.')}." for note in notes),
     )
 

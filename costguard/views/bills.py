@@ -109,7 +109,7 @@ def build_reconciliation_error(reconciliation: Reconciliation, *, strict: bool) 
             f"{one.provider}/{to_one_line(one.account)}" for one in unsure
         ]
         reasons = "\n".join(f"{name}: {to_one_line(why)}" for name, why in reconciliation.not_asked[:3])
-        what = f"not every bill could be asked for and compared: {', '.join(names[:MOST_SENTENCES])}"
+        what = f"not every bill could be fetched and compared: {', '.join(names[:MOST_SENTENCES])}"
         return IncompleteError(what, hint=reasons or None)
     return None
 
@@ -128,22 +128,22 @@ def _list_lead_lines(reconciliation: Reconciliation) -> Iterator[str]:
 def _list_notes(reconciliation: Reconciliation) -> Iterator[str]:
     for one in reconciliation.imports:
         yield _format_import(one)
-    yield from (f"Not asked: {name}: {to_one_line(why)}." for name, why in reconciliation.not_asked)
+    yield from (f"Not queried: {name}: {to_one_line(why)}." for name, why in reconciliation.not_asked)
     yield from (f"{note.rstrip('.')}." for note in reconciliation.notes)
     yield from (_format_evidence(one) for one in reconciliation.evidence)
     yield from (_format_unused(one) for one in reconciliation.unused)
     yield from (f"{one.provider}/{to_one_line(one.account)}: {one.why}." for one in reconciliation.results if one.why)
     if reconciliation.told:
-        yield f"{reconciliation.told} notices were written for the routes of the settings."
+        yield f"{reconciliation.told} notices were queued for the routes of the settings."
 
 
 def _format_import(one: BillImport) -> str:
     parts = [f"{one.lines} lines", f"{one.added} new"]
     parts += [f"{one.replaced} replaced"] if one.replaced else []
     parts += [f"{one.withdrawn} withdrawn"] if one.withdrawn else []
-    parts += [f"{one.outdated} known newer"] if one.outdated else []
+    parts += [f"{one.outdated} older than recorded"] if one.outdated else []
     parts += [f"{one.estimated} estimated"] if one.estimated else []
-    left_out = f" Not whole: {shorten(to_one_line(one.why), 200)}." if one.why else ""
+    left_out = f" Incomplete: {shorten(to_one_line(one.why), 200)}." if one.why else ""
     return f"Bill of {one.provider} from {shorten(to_one_line(one.source), 60)}: {', '.join(parts)}.{left_out}"
 
 
@@ -152,7 +152,7 @@ def _format_evidence(one: EvidenceSummary) -> str:
     doubt, doubt_left = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.doubt, one.left))
     lines = "1 settled bill line" if one.lines == 1 else f"{one.lines} settled bill lines"
     of = "one resource" if one.resources == 1 else f"{one.resources} resources"
-    return f"{whose}: {lines} bound the charges of {of}: the doubt about them falls from {doubt} to {doubt_left}."
+    return f"{whose}: {lines} limit the charges of {of}: the uncertainty decreases from {doubt} to {doubt_left}."
 
 
 def _format_unused(one: EvidenceFinding) -> str:
@@ -161,7 +161,7 @@ def _format_unused(one: EvidenceFinding) -> str:
     amount = f"{get_currency_sign(one.currency)}{_to_money(one.nano, one.currency).format()}"
     lead = "CONTRADICTION: " if one.contradicts else ""
     of, whose = f" of {ids}" if ids else "", f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
-    return f"{lead}{whose}: {lines}{of} ({amount}) narrow nothing: {REASON_SENTENCES[one.reason]}."
+    return f"{lead}{whose}: {lines}{of} ({amount}) were not used as evidence: {REASON_SENTENCES[one.reason]}."
 
 
 def _build_evidence_data(one: EvidenceSummary) -> dict[str, object]:
@@ -352,7 +352,7 @@ def _build_amount_record(
     }
 
 
-OUTCOMES: Mapping[str, str] = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "cannot be said"}
+OUTCOMES: Mapping[str, str] = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "undecided"}
 
 
 def build_bill_comparison_data(records: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:

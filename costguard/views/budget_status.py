@@ -27,7 +27,7 @@ BUDGET_FITS: Mapping[str, ColumnFit] = {
     "share": ColumnFit(rank=2),
     "holds": ColumnFit(rank=5),
     "forecast": ColumnFit(rank=3),
-    "at worst over by": ColumnFit(rank=8),
+    "overshoot max": ColumnFit(rank=8),
     "warning": ColumnFit(rank=7, least=18, how=WORDS),
 }
 
@@ -48,7 +48,7 @@ def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[st
     `overshoots`: by budget name, as in `build_budget_data`; None: not asked for. `at`: from when hours are counted.
     """
     shown = tuple(standings)
-    worst = () if overshoots is None else ("at worst over by>",)
+    worst = () if overshoots is None else ("overshoot max>",)
     headings = ("budget", "period", "cap>", "spent>", "share>", "holds>", "left>", "forecast>", "runs out", *worst, "warning")
     table = build_table(_list_budget_columns(overshoots or {}, at), shown, headings, title="Budgets")
     return replace(table, fits=BUDGET_FITS, tones=tuple(_choose_tone(one) for one in shown))
@@ -82,7 +82,7 @@ def _list_budget_columns(overshoots: Mapping[str, Money], at: datetime | None = 
         Column("time_to_cap_hours", "runs out", lambda one: _to_number(one.time_to_cap_hours), partial(_format_end, at=at)),
         Column(
             "worst_overshoot",
-            "at worst over by>",
+            "overshoot max>",
             lambda one: format_exact(overshoots[one.budget.name]) if one.budget.name in overshoots else None,
             lambda one: _format_overshoot(one, overshoots.get(one.budget.name)),
         ),

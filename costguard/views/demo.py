@@ -163,7 +163,7 @@ def _build_savings_table(weekend: Weekend) -> TableView:
     total = ("all", "", "", _format_total(s.avoided for s in weekend.savings), _format_total(s.disks for s in weekend.savings))
     return TableView(
         title="Saved until Monday",
-        columns=("machine", "act", "proven", "not computed $>", "its disks $>", "saved $>"),
+        columns=("machine", "act", "proven", "avoided $>", "its disks $>", "saved $>"),
         rows=(*rows, (*total, weekend.saved.format())),
     )
 
@@ -250,28 +250,28 @@ def build_simulated_bill_document(played: SimulatedBillCheck, *, folder: str | N
     faults = ", ".join(f"{count:,} {name}" for name, count in sorted(played.faults.items()))
     met = ", ".join(f"{count:,} {name}" for name, count in played.met.items())
     since = f"{played.period.start:%Y-%m-%d}"
-    watched = f"watched through {played.listings:,} listings of {played.scopes} scopes"
+    watched = f"observed by {played.listings:,} listings of {played.scopes} scopes"
     lead = (
         f"{days} days of {len(played.clouds)} simulated clouds from {since} (seed {played.seed}), {watched}.",
-        f"What happened: {met}. What went wrong with listings: {faults}.",
+        f"Events: {met}. Faulty listings: {faults}.",
         "The bill is computed by the simulated clouds, independently of costguard, in exact fractions of a dollar.",
     )
     notes = [
         f"{right} of {resources} resources are right. {line_count} are known exactly and equal their bill to the nano-dollar;"
-        " of the others the bill lies inside the interval."
+        " of the others the bill is inside the interval."
         if right == resources
-        else f"WRONG: of {resources - right} of {resources} resources the bill lies outside the interval.",
+        else f"WRONG: of {resources - right} of {resources} resources the bill is outside the interval.",
     ]
     if played.width_median is not None:
         notes.append(f"The median interval is {_format_share(played.width_median)} of its bill wide.")
     if folder:
-        notes.append(f"The ledger was kept. Ask it: COSTGUARD_LEDGER__URL={folder} costguard report")
+        notes.append(f"The ledger was kept. Report from it: COSTGUARD_LEDGER__URL={folder} costguard report")
     return Document(
         data=_build_simulated_bill_data(played, folder),
         records=tuple(_build_cloud_record(cloud) for cloud in played.clouds),
         lead=lead,
         tables=(_build_cloud_table(played),),
-        notes=(*notes, "next: costguard init --guard, with a key of your own cloud in its usual place (docs/START.md)"),
+        notes=(*notes, "next: costguard init --guard, after you export the key of your cloud (docs/START.md)"),
     )
 
 

@@ -53,7 +53,7 @@ def build_upgrade_document(
     elif old_revision == new_revision:
         lead = f"{ledger} has schema {new_revision}, which is this version's."
     else:
-        lead = f"Brought {ledger} from schema {old_revision} to {new_revision}."
+        lead = f"Upgraded {ledger} from schema {old_revision} to {new_revision}."
     notes = [f"Backup of the old version: {copy}."] if copy else []
     if rewritten:
         sizes = "{:,} bytes, then {:,}".format(*rewritten)
@@ -70,7 +70,9 @@ def build_import_document(ledger: str, *, source: str, revision: str, rows: Mapp
         data={"schema": DB_SCHEMA, "action": "import", **record},
         records=tuple({"table": name, "rows": count} for name, count in rows.items()),
         lead=(f"Copied {total} rows of {source} (schema {revision}) into {ledger}.",),
-        notes=("The old ledger is as it was: keep it until costguard db check and costguard report say what you expect.",),
+        notes=(
+            "The old ledger is unchanged: keep it until costguard db check and costguard report show the expected results.",
+        ),
     )
 
 
@@ -102,7 +104,7 @@ def build_audit_verification_document(
         "findings": list(records),
     }
     through = f" It contains {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
-    summary = f"The audit of {ledger} verifies: {rows:,} rows match the records they describe.{through}"
+    summary = f"The audit of {ledger} verifies: {rows:,} rows match the records that they describe.{through}"
     notes = [f"- {finding.what}." for finding in findings[:MOST_FINDINGS_SHOWN]]
     more = len(findings) - MOST_FINDINGS_SHOWN
     notes += [f"and {more} more: --json shows all"] if more > 0 else []
@@ -139,7 +141,7 @@ def build_audit_log_document(ledger: str, rows: Sequence[AuditRecord], head: str
             for r in rows
         ),
     )
-    lead = f"{len(rows):,} rows of the audit of {ledger}." if rows else f"No row of the audit of {ledger} is that recent."
+    lead = f"{len(rows):,} rows of the audit of {ledger}." if rows else f"No row in the audit of {ledger} in this period."
     return Document(
         data=data,
         records=records,

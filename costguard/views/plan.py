@@ -36,7 +36,7 @@ ID_TAIL = 6
 REASONS_SHOWN = 3
 """Reasons of an activity state that people are shown."""
 RESULT_ORDER = {HOLDS: 0, NOT_YET: 1, CANNOT_SAY: 2, DOES_NOT: 3}
-RESULT_TEXTS = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DOES_NOT: "no"}
+RESULT_TEXTS = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "no data", DOES_NOT: "no"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

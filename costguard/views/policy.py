@@ -42,10 +42,10 @@ from costguard.views.document import Document
 
 SCHEMA = "costguard.policy/1"
 RULE_TEXTS = {
-    IDLE_RULE: "if unsure, it keeps running",
-    CAP_RULE: "if unsure, the cost counts, and the limit stops it",
-    SCHEDULE_RULE: "a desired state by the clock",
-    LIMIT_RULE: "a limit: it needs no evidence of idleness",
+    IDLE_RULE: "in doubt the machine keeps running",
+    CAP_RULE: "in doubt the cost counts, and the limit stops the machine",
+    SCHEDULE_RULE: "on and off times",
+    LIMIT_RULE: "a limit, which acts on busy machines too",
 }
 WORKING_MACHINE_FACTS = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
 """What is known of a machine that works, whatever else is."""
@@ -75,7 +75,7 @@ def build_policy_lint_document(
     remarks = [NO_ADMIN_ROUTE] if acting and not admin_route else []
     limits = rails or Rails()
     if not (limits.acts_per_run and limits.acts_per_10m):
-        remarks.append("[rails] acts allows no act at all: per_run and per_10m must be 1 or more for a policy to act")
+        remarks.append("[rails] acts allows no acts: per_run and per_10m must be 1 or more for a policy to act")
     remarks += [
         remark
         for policy in policies
@@ -101,8 +101,8 @@ def build_policy_lint_document(
 def _format_acceptance_remark(name: str, rails: Rails) -> str:
     """Return what it means that nobody accepted a hard cap yet."""
     return (
-        f"budget {name}: nobody has accepted this cap, so it acts within [rails] acts: {rails.acts_per_10m} stops in 10 min, "
-        f"{rails.irreversible_per_h} an hour that loses data; costguard plan says what it needs and how to accept it"
+        f"budget {name}: this cap is not accepted yet, so it acts within [rails] acts: {rails.acts_per_10m} stops in 10 min, "
+        f"{rails.irreversible_per_h} an hour that loses data; costguard plan shows how to accept it"
     )
 
 
@@ -136,7 +136,7 @@ def build_policy_explanation_document(
         line for policy in policies for line in (f"{policy.name}", *(f"  {line}" for line in explanations[policy.name]), "")
     ]
     records = tuple({"policy": name, "told": line} for name, lines in explanations.items() for line in lines)
-    return Document(data=data, records=records, lead=tuple(lines[:-1]) or ("No [[policy]] is in the settings.",))
+    return Document(data=data, records=records, lead=tuple(lines[:-1]) or ("The settings have no [[policy]].",))
 
 
 def build_policy_test_document(policy: Policy, facts: Mapping[str, str], truth: ConditionResult) -> Document:
@@ -154,11 +154,7 @@ def build_policy_test_document(policy: Policy, facts: Mapping[str, str], truth: 
     }
     missing = [f"missing: {name} ({FACTS[name].told})" for name in truth.missing if name in FACTS]
     because = [truth.why] if truth.why and not missing else []
-    then = (
-        f"after {format_length(policy.hold)} of it: {format_step(policy.then[0])}"
-        if policy.hold
-        else format_step(policy.then[0])
-    )
+    then = f"after {format_length(policy.hold)}: {format_step(policy.then[0])}" if policy.hold else format_step(policy.then[0])
     lead = [
         f"{policy.name}: {answer}",
         f"when {policy.when.text}",
@@ -176,7 +172,7 @@ def format_step(step: PolicyStep) -> str:
     if step.do == NOTIFY:
         return f"{'page' if step.severity == 'page' else 'notify'} {step.to if '@' in step.to else f'the {step.to}'}"
     if step.do == ASK:
-        return f"ask whether to {step.act}"
+        return f"ask for approval to {step.act}"
     if step.do == HOOK:
         return f"run the hook {step.run} (at most {format_length(step.timeout)})"
     return {"deny": "deny new holds", "record": "record it", "scale-controller": "scale its controller down"}.get(
@@ -189,7 +185,7 @@ def _format_target(target: PolicyTarget) -> str:
     match = target.match
     parts = [] if target.gpu is None else ["machines with a GPU" if target.gpu else "machines without a GPU"]
     for word, values in _list_selectors(match, target):
-        parts.append(f"{word} {' or '.join(values)}" if values else f"no {word} at all: it selects nothing")
+        parts.append(f"{word} {' or '.join(values)}" if values else f"no {word}: it selects nothing")
     for key, values in match.labels or ():
         parts.append(f"{key}={' or '.join(values)}")
     return "; ".join(parts) or "everything"
@@ -212,13 +208,13 @@ def _list_selectors(match: ResourceFilter, target: PolicyTarget) -> Iterator[tup
 
 def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -> Iterator[str]:
     level = armed.level
-    yield f"whom: {_format_target(policy.target)}"
-    duration = f", and has held for {format_length(policy.hold)}" if policy.hold else ""
+    yield f"selects: {_format_target(policy.target)}"
+    duration = f", for {format_length(policy.hold)}" if policy.hold else ""
     yield f"when: {policy.when.text}{duration}"
     if policy.alone:
-        yield "a member of a group: judged by itself, whatever the group does"
+        yield "members of a group are judged one by one"
     if policy.needs:
-        yield f"needs measures of: {', '.join(policy.needs)}"
+        yield f"needs signals: {', '.join(policy.needs)}"
     for step in policy.then:
         moment = f"{format_length(step.after)} after the first step" if step.after else "at once"
         short = "" if reaches_level(level, STEP_LEVELS[step.do]) else f"  (not while it is armed for {level})"
@@ -228,14 +224,14 @@ def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -
     yield f"rule: {policy.rule}: {RULE_TEXTS.get(policy.rule, policy.rule)}"
     if any(step.do in DESTRUCTIVE for step in policy.then):
         floor = CAP_GRACE_MIN if policy.rule == CAP_RULE else GRACE_MIN
-        yield f"grace: never less than {format_length(floor)} between the first notice and an act, twice that with people there"
+        yield f"grace: at least {format_length(floor)} between the first notice and an act, twice that with open sessions"
         lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never lose data without an approval"
         yield f"its acts {lost}"
     if policy.start is not None:
         rise = f"{float(100 * policy.start.price_rise):g} %"
         yield (
-            f"starts what it stopped: at the end of the off period and {format_length(policy.start.within)} after it at most, "
-            f"if nobody else touched it, no budget breaks, and its price rose by at most {rise}"
+            f"starts what it stopped, at most {format_length(policy.start.within)} after the end of the off period, "
+            f"if nobody else changed it, no budget is exceeded and its price increased by at most {rise}"
         )
     yield f"leases: up to {format_length(policy.lease_max)}, renewed {policy.renewals_max} times"
 
@@ -248,16 +244,15 @@ def _list_remarks(policy: Policy) -> Iterator[str]:
         yield f"{policy.name} is armed for {policy.arm}: it will not {', '.join(dict.fromkeys(furthest))}."
     if reaches_level(policy.arm, STOP):
         yield (
-            f"{policy.name} acts once somebody accepted what it means, for {ARMED_FOR.days} days: "
-            f"costguard policy accept {policy.digest}"
+            f"{policy.name} acts after a person accepts it, for {ARMED_FOR.days} days: costguard policy accept {policy.digest}"
         )
     if policy.hold == timedelta() and policy.rule == IDLE_RULE:
         yield f"{policy.name} has no `for`: one evaluation is enough for its first step."
     ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)
     if policy.rule == IDLE_RULE and ends and policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False:
         yield (
-            f"{policy.name} may hold for a machine that works, and will never {' or '.join(ends)} one: "
-            "a [[budget]] with hard = true stops those too, and so does a schedule."
+            f"{policy.name} may match active machines, but does not {' or '.join(ends)} them: "
+            "a [[budget]] with hard = true or a schedule stops active machines too."
         )
 
 
@@ -276,8 +271,8 @@ def _list_start_remarks(policy: Policy) -> Iterator[str]:
     at_midnight = [end for end in ends if end.time() == time()]
     if at_midnight and len({end.time() for end in ends}) > 1:
         yield (
-            f"{policy.name} starts machines at 00:00 on {at_midnight[0]:%A}, when a day off ends, and else at another time: "
-            'write the night before it too, such as off = ["20:00-08:00", "sat-sun"]'
+            f"{policy.name} starts machines at 00:00 on {at_midnight[0]:%A}, when a day off ends, but not on other days: "
+            'add the night before, such as off = ["20:00-08:00", "sat-sun"]'
         )
 
 
@@ -296,8 +291,8 @@ def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManif
         needed = one.measures_late + MEASURES_LEAST * one.measures_every
         if window < needed and (providers is None or one.name in providers):
             yield (
-                f"{policy.name}: the measures of {one.name} come every {format_length(one.measures_every)} and "
-                f"{format_length(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in "
+                f"{policy.name}: samples of {one.name} arrive every {format_length(one.measures_every)} and "
+                f"{format_length(one.measures_late)} late, so fewer than {MEASURES_LEAST} of them are in "
                 f"{format_length(window)}: "
                 f'write for = "{-(-needed // MINUTE)}m" or more, or its machines may never be classified as idle.'
             )

@@ -28,7 +28,7 @@ def build_policy_change_document(old: Simulation, new: Simulation) -> Document:
     figures = tuple(compare_simulations(old, new))
     table = TableView(
         title="Before and after",
-        columns=("what", "as it is>", "as changed>", "difference>"),
+        columns=("what", "before>", "after>", "difference>"),
         rows=tuple(figures),
     )
     records = tuple(one._asdict() for one in figures)
@@ -48,7 +48,7 @@ def compare_simulations(old: Simulation, new: Simulation) -> Iterator[ComparedFi
     yield _compare_hours(_sum_rest(old), _sum_rest(new))
     for currency in sorted({one.low.currency for simulation in (old, new) for one in simulation.saved} or {"USD"}):
         yield _compare_money(_find_saved(old, currency), _find_saved(new, currency))
-    yield _compare_counts("stops of machines that worked again within the hour", _count_false(old), _count_false(new))
+    yield _compare_counts("stops of machines that were active again within the hour", _count_false(old), _count_false(new))
     for name, attribute in (("notices", "notices"), ("questions", "questions")):
         counts = (sum(getattr(one, attribute) for one in simulation.policies) for simulation in (old, new))
         yield _compare_counts(name, *counts)
@@ -58,15 +58,15 @@ def compare_simulations(old: Simulation, new: Simulation) -> Iterator[ComparedFi
 def _format_lead(old: Simulation, new: Simulation) -> str:
     gained, lost = _list_machines(new) - _list_machines(old), _list_machines(old) - _list_machines(new)
     if not old.stops and not new.stops:
-        return "Neither would have stopped anything in this history."
+        return "Neither version would have stopped a machine in this history."
     if not gained and not lost:
-        return "Both would have stopped the same machines."
-    return f"The change would have stopped {len(gained)} machines more, and {len(lost)} no longer."
+        return "Both versions would have stopped the same machines."
+    return f"The change would have stopped {len(gained)} more and {len(lost)} fewer machines."
 
 
 def _list_differences(old: Simulation, new: Simulation) -> Iterator[str]:
     """Yield the machines that only one of them stops."""
-    for simulation, other, label in ((new, old, "Stopped only as changed"), (old, new, "No longer stopped")):
+    for simulation, other, label in ((new, old, "Stopped only after the change"), (old, new, "Stopped only before the change")):
         other_machines = _list_machines(other)
         only = {stop.key: stop for stop in simulation.stops if stop.key not in other_machines}
         yield from limit_lines([f"{label}: {_name_machine(stop)}" for stop in only.values()][:MACHINES_SHOWN_MAX], "machines")
@@ -75,7 +75,7 @@ def _list_differences(old: Simulation, new: Simulation) -> Iterator[str]:
 
 def _name_machine(stop: SimulatedStop) -> str:
     owner = f" of {stop.owner}" if stop.owner else ""
-    again = ", which worked again within the hour" if stop.false_stop == YES else ""
+    again = ", which was active again within the hour" if stop.false_stop == YES else ""
     return f"{stop.name or stop.key.id}{owner} ({stop.gpu or 'no GPU'}){again}"
 
 
@@ -102,7 +102,7 @@ def _compare_counts(name: str, old: int, new: int) -> ComparedFigure:
 def _compare_hours(old: timedelta, new: timedelta) -> ComparedFigure:
     hours = [one.total_seconds() / 3600 for one in (old, new)]
     more = f"{hours[1] - hours[0]:+.1f}" if old != new else ""
-    return ComparedFigure("machine-hours at rest", f"{hours[0]:.1f}", f"{hours[1]:.1f}", more)
+    return ComparedFigure("machine-hours stopped", f"{hours[0]:.1f}", f"{hours[1]:.1f}", more)
 
 
 def _compare_money(old: MoneyInterval, new: MoneyInterval) -> ComparedFigure:

@@ -151,7 +151,7 @@ def build_price_sources_document(sources: Sequence[tuple[SourceFacts, str, str]]
     return Document(
         data={"schema": PRICE_SOURCES_SCHEMA, "sources": list(records)},
         records=records,
-        lead=(f"{len(sources)} public sources of prices, in the order in which they count.",),
+        lead=(f"{len(sources)} public price sources, highest priority first.",),
         tables=tables,
         notes=("next: costguard prices refresh --public",),
     )

@@ -289,7 +289,7 @@ def _list_unranked(quote: Quote, *, brief: bool) -> list[str]:
     if brief:
         providers = Counter((r.offer or "").split(" ", 1)[0] for r in unranked)
         counts = ", ".join(f"{count} of {name}" for name, count in providers.most_common())
-        return [f"Not ranked, because they are old or no prices: {counts}."]
+        return [f"Not ranked, because their prices are old or missing: {counts}."]
     rest = [f"{len(unranked) - REFUSALS_SHOWN} more such offers are not ranked"] if len(unranked) > REFUSALS_SHOWN else []
     return [f"{text}." for text in (*(f"{r.offer}: {r.reason}" for r in unranked[:REFUSALS_SHOWN]), *rest)]
 
@@ -428,7 +428,7 @@ def _list_plan_tables(plans: tuple[Subscription, ...], quote: Quote) -> tuple[Ta
         rows.append(
             (same[0].provider, gpu, format_hours_range(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names))
         )
-    title = "Subscriptions: not ranked, since a plan promises no GPU"
+    title = "Subscriptions: not ranked, because a plan does not guarantee a GPU"
     view = TableView(title=title, columns=("", "GPU", "hours", "units needed>", "plans"), rows=tuple(rows))
     return (view,) if rows else ()
 

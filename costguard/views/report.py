@@ -48,7 +48,7 @@ from costguard.views.waste import format_waste_cell, list_waste_charts
 
 SCHEMA = "costguard.report/1"
 MOST_HINTS = 3
-SHORT_LIVED_NOTE = "machines that started and ended while their account was not read"
+SHORT_LIVED_NOTE = "machines that started and ended between two polls of their account"
 
 
 def build_report_document(statement: Statement, exchange: ExchangeRate | None = None) -> Document:
@@ -148,7 +148,7 @@ def build_incomplete_report_error(statement: Statement) -> IncompleteError | Non
         return IncompleteError(f"no data for {statement.label}: the ledger has no account", hint=hint)
     count = f"{len(statement.unseen)} of {statement.scopes} scopes"
     hint = "\n".join(_format_unseen_scope(one, statement) for one in statement.unseen[:MOST_HINTS])
-    return IncompleteError(f"{count} were not read completely all through {statement.label}", hint=hint)
+    return IncompleteError(f"{count} were not read completely for all of {statement.label}", hint=hint)
 
 
 def _format_unseen_scope(unseen: UncoveredScope, statement: Statement) -> str:
@@ -180,7 +180,9 @@ def _format_hole_reason(hole: CoverageGap) -> str:
 
 def _format_unpriced(one: PriceSourceCost) -> str:
     sign = get_currency_sign(one.money.high.currency)
-    return f"{one.resources} unpriced, at most {sign}{one.money.high.format()}: nobody states a price, so nothing is expected"
+    return (
+        f"{one.resources} unpriced, at most {sign}{one.money.high.format()}: no price known, so the expected cost excludes them"
+    )
 
 
 def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
@@ -261,10 +263,10 @@ def _build_record(statement: Statement, currency: str, fields: _GroupFields) -> 
 def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
     name = f"{statement.label} ({statement.zone})"
     if statement.ahead:
-        yield f"{name} is in the future: nothing is spent yet."
+        yield f"{name} is in the future: there is no cost yet."
         return
     if statement.blank:
-        yield f"{name}: the ledger has no data. Nothing was polled then, so spending is unknown."
+        yield f"{name}: the ledger has no data. No account was polled in this period, so the cost is unknown."
         return
     until = f", until {format_local_time(statement.as_of)}" if statement.running else ""
     yield f"{name}{until}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}."

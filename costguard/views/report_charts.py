@@ -54,7 +54,7 @@ def _build_day_chart(days: CostByDay, statement: Statement) -> Chart:
         unit="$",
         labels=tuple(f"{day:%Y-%m}" if days.monthly else f"{day:%Y-%m-%d}" for day in days.days),
         series=tuple(_build_amount_series(name, nanos, blank) for name, nanos in series),
-        note=f"{'Months' if days.monthly else 'Days'} of UTC, as the ledger keeps them; what is expected.",
+        note=f"{'Months' if days.monthly else 'Days'} in UTC; expected cost.",
     )
 
 

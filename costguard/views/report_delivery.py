@@ -1,11 +1,11 @@
 """The text of a report in a mail or chat message, above the report itself, and the result of sending it.
 
     2026-10 (Europe/Berlin): $1234.56 (1200.00 to 1300.00).
-    2026-09, the period before: $1000.00. This is $234.56 more (23%).
+    2026-09, the previous period: $1000.00. This is $234.56 more (23%).
     Idle: $99.00, and $12.00 partly idle, of the 90% of the compute cost with known activity.
     Saved by the guard: $40.00 (0.00 to 80.00), by 3 acts.
 
-    Dearest: runpod train-7 (alice): $400.00.
+    Most expensive: runpod train-7 (alice): $400.00.
 
 The result of a report sent by hand is `costguard.report_sent/1`, one record per channel.
 """
@@ -34,7 +34,7 @@ def format_report_title(statement: Statement) -> str:
     """Return one line with the period and its cost."""
     name = f"GPU spending in {statement.label}"
     if statement.ahead or statement.blank:
-        return f"{name}: not known" if statement.blank else f"{name}: it lies ahead"
+        return f"{name}: unknown" if statement.blank else f"{name}: not started yet"
     return f"{name}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}"
 
 
@@ -48,7 +48,7 @@ def build_report_paragraphs(statement: Statement, document: Document, again: str
         tuple(_list_top_spenders(statement)),
         tuple(_list_group_lines(statement)),
         tuple(f"Not counted: {line}" for line in limit_lines(list_not_counted(statement), "lines")),
-        (f"All of it: {again}",),
+        (f"Full report: {again}",),
     )
     return tuple(part for part in parts if part)
 
@@ -58,7 +58,7 @@ def _list_missing_sections(statement: Statement) -> Iterator[str]:
     if statement.ahead or statement.blank or not statement.beside:
         return
     if statement.before is None:
-        yield "The period before: there is none."
+        yield "Previous period: none."
     if statement.usd.waste is None:
         yield from list_waste_notes(statement.usd)
     if not statement.saved.savings:
@@ -67,7 +67,7 @@ def _list_missing_sections(statement: Statement) -> Iterator[str]:
 
 def _list_top_spenders(statement: Statement) -> Iterator[str]:
     for number, one in enumerate(statement.spenders[:MOST_SPENDERS], 1):
-        yield f"Dearest, {number}: {_format_spender(one)}"
+        yield f"Most expensive, {number}: {_format_spender(one)}"
 
 
 def _format_spender(one: TopResource) -> str:

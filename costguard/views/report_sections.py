@@ -102,7 +102,7 @@ def list_lead_sentences(statement: Statement) -> Iterator[str]:
     """Yield the most important sentences, shown after the total."""
     for forecast in statement.forecast:
         ahead = f"{get_currency_sign(forecast.low.currency)}{format_interval(forecast)}"
-        yield f"By its end: {ahead}, if the machines running now keep running."
+        yield f"Forecast: {ahead} by the end of the period, if the machines running now keep running."
     if statement.before is not None and not statement.blank:
         yield _format_comparison(statement.before, statement.usd)
     yield from list_waste_sentences(statement.usd)
@@ -152,10 +152,16 @@ def _format_comparison(previous: PreviousPeriod, usd: CurrencySums) -> str:
     change, share = previous.compute_change(usd), previous.compute_share(usd)
     total = f"${format_interval(previous.usd.total)}"
     if change is None:
-        coverage = f"{total} in all, but the same part of it was not polled" if previous.seen else "not known, not polled then"
-        return f"{previous.label}, the period before: {coverage}."
+        coverage = (
+            f"{total} in total, but the same part of it was not polled"
+            if previous.seen
+            else "unknown, because it was not polled"
+        )
+        return f"{previous.label}, the previous period: {coverage}."
     part = (
-        f"${format_interval(previous.part.total)} in as much of it, {total} in all" if previous.part != previous.usd else total
+        f"${format_interval(previous.part.total)} in the same part of it, {total} in total"
+        if previous.part != previous.usd
+        else total
     )
     by = f" ({abs(float(share)):.0%})" if share is not None and abs(share) < LARGEST_SHARE else ""
     comparison = (
@@ -163,8 +169,8 @@ def _format_comparison(previous: PreviousPeriod, usd: CurrencySums) -> str:
         if not change.nano
         else f"${Money(nano=abs(change.nano)).format()} {'more' if change.nano > 0 else 'less'}{by}"
     )
-    gaps = "" if previous.complete else "; it has gaps"
-    return f"{previous.label}, the period before: {part}. This is {comparison}{gaps}."
+    gaps = "" if previous.complete else "; incomplete"
+    return f"{previous.label}, the previous period: {part}. This is {comparison}{gaps}."
 
 
 def _format_savings(saved: Savings) -> str:
@@ -211,9 +217,9 @@ def list_section_tables(statement: Statement) -> Iterator[TableView]:
     """Yield the tables of the most expensive resources, of savings and of quotes."""
     if len(statement.spenders) > 1:
         spender_headings = ("provider", "resource", "GPU", "tier", "owner", "hours>", "cost>")
-        yield build_table(SPENDER_COLUMNS, statement.spenders, spender_headings, title="Dearest resources")
+        yield build_table(SPENDER_COLUMNS, statement.spenders, spender_headings, title="Most expensive resources")
     if statement.saved.savings:
-        saving_headings = ("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "at rest>", "saved>")
+        saving_headings = ("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "disks>", "saved>")
         yield build_table(SAVING_COLUMNS, statement.saved.savings, saving_headings, title="Acts of the guard")
     if statement.quotes:
         yield _build_quoted_table(statement.quotes)
@@ -235,7 +241,7 @@ def _add_job_rows(rows: Sequence[tuple[str, ...]], quotes: Sequence[QuotedRun]) 
             left[key] -= 1
             if not left[key]:
                 one, code = several[key], get_currency_sign(quote.hold.money.currency)
-                cells = (f"{shorten(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quoted, all spent")
+                cells = (f"{shorten(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quote, total cost")
                 amounts = (one.quoted, one.actual, one.actual - one.quoted)
                 yield (*cells, *(f"{code}{money.format()}" for money in amounts))
 
@@ -257,7 +263,7 @@ def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
     for sums in (statement.usd, *statement.others):
         yield _build_money_figure("Spent so far" if statement.running else "Spent", sums.total)
     for forecast in statement.forecast:
-        yield _build_money_figure("By its end at the current burn", forecast)
+        yield _build_money_figure("Forecast at the current burn", forecast)
     if statement.before is not None:
         yield _build_change_figure(statement)
     if statement.usd.computing:
@@ -283,14 +289,14 @@ def _build_change_figure(statement: Statement) -> HeadlineFigure:
     name = f"Against {shorten(previous.label, LONGEST_FIGURE_NAME)}"
     change, share = previous.compute_change(statement.usd), previous.compute_share(statement.usd)
     if change is None:
-        return HeadlineFigure(name=name, text="not known", note="not polled then")
+        return HeadlineFigure(name=name, text="not known", note="not polled in that period")
     was = (
-        f"${previous.part.total.expected.format()} in as much of it"
+        f"${previous.part.total.expected.format()} in the same part of it"
         if statement.running
         else f"from ${previous.usd.total.expected.format()}"
     )
     by = f"; {float(share):+.0%}" if share is not None and abs(share) < LARGEST_SHARE else ""
-    gaps = "" if previous.complete else "; it has gaps"
+    gaps = "" if previous.complete else "; incomplete"
     text = _move_minus_sign(change.format(), "$")
     return HeadlineFigure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{gaps}")
 
@@ -370,7 +376,7 @@ SAVING_COLUMNS: tuple[Column[Saving], ...] = (
         lambda one: format_interval_exact(one.avoided),
         lambda one: f"{get_currency_sign(one.rest.currency)}{one.avoided.expected.format()}",
     ),
-    Column("at_rest", "at rest>", lambda one: format_exact(one.rest), lambda one: _format_signed_money(one.rest)),
+    Column("at_rest", "disks>", lambda one: format_exact(one.rest), lambda one: _format_signed_money(one.rest)),
     Column(
         "saved",
         "saved>",

@@ -37,7 +37,7 @@ def build_review_document(changes: Sequence[JobChange], limits: ChangeLimits, br
     details = tuple(row for one in changes for row in _list_detail_rows(one))
     if details:
         columns = ("job", "side", "cost (80 % interval)", "cheapest now")
-        tables.append(TableView(title="What it runs on", columns=columns, rows=details))
+        tables.append(TableView(title="Hardware", columns=columns, rows=details))
     return Document(
         data=data,
         records=records,
@@ -52,7 +52,7 @@ def _format_sums(changes: Sequence[JobChange], old: Decimal, new: Decimal) -> st
         return "No job file changed."
     jobs = "1 GPU job changes" if len(changes) == 1 else f"{len(changes)} GPU jobs change"
     open_ended = any(side is not None and side.problem for one in changes for side in (one.before, one.after))
-    unknown = ", without what is not quoted" if open_ended else ""
+    unknown = ", without the jobs that are not quoted" if open_ended else ""
     return f"{jobs}: ${old:.2f} to ${new:.2f} ({_format_signed(new - old)}{unknown})"
 
 

@@ -46,7 +46,7 @@ def list_runway_lines(runways: Iterable[Runway], at: datetime) -> Iterator[str]:
         balance = runway.balance
         who = f"{balance.provider}/{shorten(balance.account, NAME_CHARS_MAX)}"
         if balance.amount is None:
-            yield f"{who} is prepaid, and its balance is unknown: {runway.why}."
+            yield f"{who} is prepaid, but its balance is unknown: {runway.why}."
             continue
         code = get_currency_sign(balance.amount.currency)
         left = f"{who}: {code}{balance.amount.format()} left"

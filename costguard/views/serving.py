@@ -107,7 +107,7 @@ def list_serving_notes(first: QuoteOption | None) -> list[str]:
     unit = "GPU" if plan.gpus_per_copy == 1 else "GPUs"
     return [
         f"First option: {gpus} hold {copies} of {plan.gpus_per_copy} {unit}, carry {carried} and answer in {took}{each}.",
-        "Machines are counted so that the low end of their speed's 80 % interval carries the load; the money is of 730 hours.",
+        "The number of machines is for the low end of their speed's 80 % interval; a month has 730 hours.",
         *_list_fewer(plan),
     ]
 
@@ -116,7 +116,9 @@ def _list_fewer(plan: ServingPlan) -> list[str]:
     """Return what the low end of the money stands for, if fewer machines may do."""
     low, count = round(plan.machines.low), round(plan.machines.expected)
     return (
-        [f"If the high end proves right, {low} in place of {count} would do: the low end of the money."] if low < count else []
+        [f"At the high end of the speed {low} instead of {count} are enough: this is the low end of the cost."]
+        if low < count
+        else []
     )
 
 

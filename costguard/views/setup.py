@@ -74,7 +74,7 @@ EXAMPLE_SCHEMA = "costguard.example/1"
 def build_example_document(path: str, name: str) -> Document:
     """Return the document of an example file that was written."""
     data = {"schema": EXAMPLE_SCHEMA, "path": path, "example": name, "next": ["costguard doctor"]}
-    notes = ("next: name your providers in it, then costguard doctor",)
+    notes = ("next: add your providers to the file, then run costguard doctor",)
     return Document(
         data=data, records=({"path": path, "example": name},), lead=(f"Wrote {path}, the example {name}.",), notes=notes
     )
@@ -129,9 +129,9 @@ def build_doctor_document(
     else:
         table, advice = _build_brief_table(every), tuple(_list_findings(every))
     more = "" if all_checks else " --all shows every check."
-    following = "next: costguard status" if findings else "next: costguard init, where the key of a provider is exported"
+    following = "next: costguard status" if findings else "next: export the key of a provider, then run costguard init"
     if counted[CHECK_BAD]:
-        following = "next: mend what is BAD, then costguard doctor again"
+        following = "next: fix each BAD line, then run costguard doctor again"
     counts = (_format_check_counts(counted) + more, following)
     return Document(data=data, records=records, tables=(table,), notes=(*advice, *notes, *counts))
 
@@ -233,7 +233,7 @@ def build_providers_document(installed: Sequence[InstalledProvider], broken: Map
         records=tuple(_build_provider_record(one) for one in installed),
         lead=tuple(f"WARNING: {warning}" for warning in warnings),
         tables=(_build_ability_table(installed), _build_detail_table(installed)),
-        notes=tuple(f"Not seen: {sentence}." for one in installed for sentence in _list_unseen_kinds(one.manifest)),
+        notes=tuple(f"Not visible: {sentence}." for one in installed for sentence in _list_unseen_kinds(one.manifest)),
     )
 
 
@@ -278,7 +278,7 @@ def _build_ability_table(installed: Sequence[InstalledProvider]) -> TableView:
 
 def _build_detail_table(installed: Sequence[InstalledProvider]) -> TableView:
     rows = tuple((one.manifest.name, ability, how) for one in installed for ability, how in one.manifest.abilities.items())
-    return TableView(title="How, and how far", columns=("provider", "ability", "how"), rows=rows)
+    return TableView(title="Method and limits", columns=("provider", "ability", "how"), rows=rows)
 
 
 def _list_unseen_kinds(manifest: ProviderManifest) -> tuple[str, ...]:

@@ -109,10 +109,10 @@ def _format_summary(simulation: Simulation, stops: Sequence[SimulatedStop]) -> s
     if not stops:
         return f"{span}: of {simulation.resources} resources none would have been stopped."
     saved = _format_money(simulation.saved)
-    summary = f"{len(stops)} would-be stops of {machines} machines, {saved} saved net of what goes on at rest"
+    summary = f"{len(stops)} would-be stops of {machines} machines, {saved} saved, less costs while stopped"
     started = sum(stop.because == STARTED for stop in stops)
     again = f"; {started} of them started again by their schedule" if started else ""
-    return f"{span}: {summary}; {false} of them worked again within the hour{again}."
+    return f"{span}: {summary}; {false} of them were active again within the hour{again}."
 
 
 def _format_money(money: Sequence[MoneyInterval]) -> str:
@@ -136,7 +136,7 @@ def _format_stop_time(stop: SimulatedStop) -> str:
 
 def _format_false_stop(stop: SimulatedStop) -> str:
     if stop.worked_at is not None and stop.false_stop == YES:
-        return f"yes: worked after {format_length(stop.worked_at - stop.at)}"
+        return f"yes: active after {format_length(stop.worked_at - stop.at)}"
     return FALSE_STOP_TEXTS[stop.false_stop]
 
 
@@ -158,11 +158,11 @@ def _list_notes(simulation: Simulation, stops: Sequence[SimulatedStop]) -> Itera
         yield f"Not known: {FALSE_STOP_ANSWERS[NOT_KNOWN]}."
     if simulation.hourly_until is not None:
         until = format_local_time(simulation.hourly_until)
-        yield f"Until {until} samples are kept by the hour: an hour with any work in it counts as work all through."
+        yield f"Until {until} only hourly samples are kept: an hour with any activity counts as active."
     for one in simulation.policies:
         why = [f"{reason} ({_to_hours(length):.1f} h)" for reason, length in one.blind.reasons[:MOST_REASONS]]
         if why:
-            yield f"{one.name} could not judge: {'; '.join(why)}."
+            yield f"{one.name} had no data: {'; '.join(why)}."
     yield from limit_lines((f"Not replayed: {description}." for description in simulation.not_replayed), "lines")
 
 
@@ -183,7 +183,7 @@ POLICY_COLUMNS: tuple[Column[PolicySimulation], ...] = (
     Column("false_stops_not_known", "unknown>", lambda one: one.count_false_stops(NOT_KNOWN)),
     Column("held_back", "held>", lambda one: len(one.held)),
     Column("notices", "notices>", lambda one: one.notices),
-    Column("questions", "asks>", lambda one: one.questions),
+    Column("questions", "questions>", lambda one: one.questions),
     Column(
         "blind_hours",
         "blind h>",

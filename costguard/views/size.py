@@ -75,7 +75,7 @@ def _list_lead_lines(size: SizeAnswer) -> list[str]:
         has = size.on.gpu.memory_gib
         verdict = "fits" if size.fits else "does not fit"
         if size.fits and size.sequences == 0:
-            verdict = "the weights fit, but a server has no room for one sequence beside them,"
+            verdict = "the weights fit, but no memory is left for one sequence,"
         split = format_split(size.placed.parallel)
         where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
         lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
@@ -193,5 +193,5 @@ def _list_exact_tables(size: SizeAnswer) -> tuple[TableView, ...]:
         )
         for c in compare_moments(size.exact, size.footprint)
     )
-    title = f"One step as run on fake tensors ({size.exact.made_with})"
+    title = f"One step on fake tensors ({size.exact.made_with})"
     return (TableView(title=title, columns=("moment", "run GiB>", "closed form GiB>", "difference>"), rows=rows),)

@@ -133,7 +133,7 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
     for one in status.resources:
         for sentence in one.live.not_counted:
             key = one.live.observation.key
-            yield f"{key.provider} {_shorten_name(key.id)} is not counted in full: {sentence}"
+            yield f"{key.provider} {_shorten_name(key.id)} is not fully counted: {sentence}"
 
 
 def _list_scope_warnings(scope: ScopeStatus, status: FleetStatus) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _list_scope_warnings(scope: ScopeStatus, status: FleetStatus) -> Iterator[st
     elif scope.unseen is not None:
         yield _format_unseen_scope(scope, status)
     elif scope.state == FAILED:
-        yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
+        yield f"{format_scope(scope.now.scope)} could not be queried{format_scope_reason(scope.now.why)}"
     elif scope.state == PARTIAL:
         yield f"{format_scope(scope.now.scope)} was not read completely{format_scope_reason(scope.now.why)}"
 
@@ -158,16 +158,16 @@ def build_incomplete_status_error(status: FleetStatus, warnings: Sequence[str] =
     if not doubtful and not warnings and status.scopes:
         return None
     missing = (
-        f"{len(doubtful)} of {len(status.scopes)} scopes were not read completely" if doubtful else "not all could be asked"
+        f"{len(doubtful)} of {len(status.scopes)} scopes were not read completely" if doubtful else "not all could be queried"
     )
     names = (format_scope(scope.now.scope) for scope in doubtful if not scope.unreached)  # of the others `told` tells
-    return IncompleteError(missing, hint="; ".join(limit_lines((*names, *warnings), "of them")) or "costguard doctor says why")
+    return IncompleteError(missing, hint="; ".join(limit_lines((*names, *warnings), "of them")) or "costguard doctor shows why")
 
 
 def _format_unseen_scope(scope: ScopeStatus, status: FleetStatus) -> str:
     """Return a sentence: `aws/123/us-east-1 not read completely for 3 h: timeout`."""
     name, age = format_scope(scope.now.scope), format_length(status.at - scope.now.at)
-    why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {age}"
+    why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": not queried for {age}"
     length = format_length(scope.unseen or status.at - status.at)
     return f"{name} was never read completely{why}" if scope.never else f"{name} not read completely for {length}{why}"
 
@@ -176,7 +176,7 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
     burns = [one.get_burn(outlook.currency) for one in status.resources]
     count = sum(burn.unknown for burn in burns)
     most = f"{get_currency_sign(outlook.currency)}{outlook.burn.unstated.format(RATE_PLACES)}"
-    return f"{count} unpriced, at most {most} an hour: nobody states a price, so nothing of it is expected"
+    return f"{count} unpriced, at most {most} an hour: no price known, so the expected cost excludes them"
 
 
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
@@ -249,9 +249,9 @@ def describe_status_source(*, run_at: datetime | None, asked_because: str, at: d
     `run_at`: of the run that stood for a poll, None: none did. `asked_because`: why the ledger did not do.
     """
     if run_at is not None:
-        more = "" if offline else "; costguard status --ask asks the clouds"
-        return f"As the guard saw it {format_length(at - run_at)} ago{more}."
-    return f"The clouds were asked: {asked_because}." if asked_because else ""
+        more = "" if offline else "; costguard status --ask queries the clouds"
+        return f"As of the guard run {format_length(at - run_at)} ago{more}."
+    return f"The clouds were queried: {asked_because}." if asked_because else ""
 
 
 def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:
@@ -280,7 +280,7 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
     for other in status.others:
         name = get_currency_sign(other.currency)
         yield (
-            f"Apart from that: {name}{other.burn.stated.format(RATE_PLACES)} an hour, "
+            f"In addition: {name}{other.burn.stated.format(RATE_PLACES)} an hour, "
             f"{name}{format_interval(other.to_date)} so far, "
             f"{name}{format_interval(other.forecast)} by the month's end."
         )
@@ -400,9 +400,9 @@ def _list_notes(status: FleetStatus) -> Iterator[str]:
     yield from _list_silent_agents(status)
     absent = sum(one.absent for one in status.resources)
     if absent:
-        yield f"{absent} absent: complete listings do not contain them, and their end is not confirmed; the burn excludes them."
+        yield f"{absent} absent: complete listings do not contain them, but their end is not confirmed; the burn excludes them."
     if any(burn.guessed for one in status.resources for burn in one.burns):
-        yield "~: an estimate, from the last known price or from public prices. costguard status --json names source and day."
+        yield "~: an estimate, from the last known price or from public prices. costguard status --json shows source and day."
     if status.usd.guessed is not None:
         yield f"${format_interval(status.usd.guessed)} of this month is at estimated prices."
     for standing in status.budgets:

@@ -102,11 +102,9 @@ def _build_claim_data(claim: TemplateClaim) -> dict[str, object]:
 
 def _format_agreement(compared: TemplateComparison, claim: TemplateClaim) -> str:
     if compared.comes_out:
-        return f"The source's {_format_claimed_hours(claim.hours)} come out"
+        return f"The source's {_format_claimed_hours(claim.hours)} are reproduced"
     ratio = compared.ratio or 1.0
-    return (
-        f"The source's {_format_claimed_hours(claim.hours)} do not come out, costguard says {ratio:.2g} times the nearest end"
-    )
+    return f"The source's {_format_claimed_hours(claim.hours)} are not reproduced: {ratio:.2g} times the nearest end"
 
 
 def _format_claimed_hours(hours: tuple[float, float]) -> str:

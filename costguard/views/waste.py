@@ -22,7 +22,7 @@ from costguard.views.document import BARS, STACKED, Chart, ChartSeries, Column, 
 from costguard.views.report_charts import LONGEST_LABEL, MOST_BARS, NOBODY
 
 IDLE_MEANS = (
-    "idle: from one sample to the next without measured activity; partly idle: GPUs of an active machine without activity for "
+    "idle: time between samples without measured activity; partly idle: GPUs of an active machine without activity for "
     "the hour, and machines of an active group"
 )
 WITHOUT_DATA = "too little data on machine activity"

@@ -32,12 +32,12 @@ def list_share_warnings(shares: Sequence[WatchdogShare]) -> Iterator[str]:
         if one.clock_off:
             side = "ahead of" if one.clock_off > timedelta() else "behind"
             off = f"{format_length(timedelta(seconds=round(abs(one.clock_off).total_seconds())))} {side} the ledger server's"
-            yield f"the clock of the watchdog {one.name} is {off}: it polls nothing"
+            yield f"the clock of the watchdog {one.name} is {off}: it does not poll"
         if one.overdue:
             names = ", ".join(limit_lines(one.overdue, "accounts"))
             yield f"not polled for two intervals by {one.name or 'anybody'}: {names}"
     if shares and not any(one.plans for one in shares):
-        yield "no watchdog plans and acts: the last one's turn has run out, or it was given back"
+        yield "no watchdog plans and acts: the last lease expired or was released"
 
 
 def _format_share(one: WatchdogShare) -> str:

@@ -119,7 +119,7 @@ class DoorKeeper:
                 answered_at = time.monotonic()
             now = time.monotonic()
             if answered_at and now - answered_at > self.silent_s:
-                return f"it hung: its health was not answered for {self.silent_s:g} s"
+                return f"it hung: its health check had no answer for {self.silent_s:g} s"
             if not answered_at and now - began > STARTS_WITHIN_S:
                 return f"it did not start within {STARTS_WITHIN_S:g} s"
             if now - began >= STEADY_S:

@@ -102,7 +102,7 @@ class PeerFilter:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] == "http" and not self.may(scope.get("client")):
-            await _send_refusal(send, MessageRefusedError(NOT_ALLOWED, "this address is answered through its proxy only"))
+            await _send_refusal(send, MessageRefusedError(NOT_ALLOWED, "this address is served only through its proxy"))
             return
         await self._app(scope, receive, send)
 

@@ -46,7 +46,7 @@ def bind_private_socket(path: Path) -> socket.socket:
     """Return a socket that listens at `path` for this user alone, in place of what is there. Raises InputError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_own_folder(path.parent):
-        raise InputError("can be entered by others", field=str(path.parent), hint="chmod 700 it, or remove it")
+        raise InputError("can be accessed by other users", field=str(path.parent), hint="chmod 700 it, or remove it")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ def bind_private_socket(path: Path) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise InputError(f"cannot be made: {error.strerror}", field=str(path), hint="check the folder's rights") from None
+        raise InputError(f"cannot be made: {error.strerror}", field=str(path), hint="check the folder's permissions") from None
     return listener
 
 

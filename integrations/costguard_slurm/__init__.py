@@ -95,7 +95,7 @@ def end_job(job: str, environ: Mapping[str, str]) -> int:
     try:
         client, hold = AdmissionClient.from_environment(environ), find_hold_id(job, read_job(job))
     except (JobRefusedError, ValueError) as error:
-        sys.stderr.write(f"costguard_slurm: job {job}: {error}: no hold was ended, it counts until its time runs out\n")
+        sys.stderr.write(f"costguard_slurm: job {job}: {error}: no hold was ended, it counts until it expires\n")
         return 0
     client.end(hold, started=True)
     return 0

@@ -206,7 +206,7 @@ class AwsAccount:
     def _explain_foreign_key(self, key: ResourceKey) -> ActionResponse | None:
         """Return the refusal for a key that is no instance of this account; None if it is one."""
         if not key.id.startswith("i-"):
-            return ActionResponse(said=REFUSED, why="only instances are stopped and ended")
+            return ActionResponse(said=REFUSED, why="only instances can be stopped and terminated")
         try:
             self._check_own(key.account, key.provider)
         except (ProviderError, InputError) as broken:

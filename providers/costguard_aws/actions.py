@@ -131,8 +131,8 @@ class InstanceActions:
             return _judge_state_change(old_state, new_state, GONE)
         status = self._ec2.terminate_member(key.region, key.id)
         if status in ("Failed", "Cancelled", ""):
-            return ActionResponse(said=UNCLEAR, why=f"{controller.name} says of it: {status or 'nothing'}")
-        return ActionResponse(said=ACCEPTED, why=f"{controller.name} ends it and lowers its size by one")
+            return ActionResponse(said=UNCLEAR, why=f"{controller.name} reports: {status or 'nothing'}")
+        return ActionResponse(said=ACCEPTED, why=f"{controller.name} terminates it and reduces its size by one")
 
 
 def _receive_act(refusal: Callable[[], ActionResponse | None], act: Callable[[], ActionResponse]) -> ActionResponse:

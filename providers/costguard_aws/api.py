@@ -165,7 +165,7 @@ class Ec2Api:
         changed = self._list(region, operation, key, InstanceIds=[id])
         item = next((one for one in changed if one.get("InstanceId") == id), None)
         if item is None:
-            raise InvalidAnswerError(f"{operation} does not mention {id}", provider=AWS)
+            raise InvalidAnswerError(f"{operation} does not contain {id}", provider=AWS)
         return item.get("PreviousState", {}).get("Name", ""), item.get("CurrentState", {}).get("Name", "")
 
     def _list(self, region: str, operation: str, key: str, **params: Any) -> list[Ec2Item]:  # noqa: ANN401 - EC2's words

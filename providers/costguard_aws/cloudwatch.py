@@ -175,7 +175,7 @@ class CloudWatchMetrics:
             for page in read_pages(self._aws, "cloudwatch", region, "list_metrics", **params):
                 metrics += page.get("Metrics") or ()
         except ProviderError as broken:
-            why = f"GPU metrics could not be looked for: {broken.what}"
+            why = f"GPU metrics could not be listed: {broken.what}"
             return SeriesList(at=NEVER, ids=ids, series=group_series(metrics, ids)[0], why=why)
         series, why = group_series(metrics, ids)
         return SeriesList(at=now, ids=ids, series=series, why=why)
@@ -207,7 +207,7 @@ class CloudWatchMetrics:
             try:
                 self._fetch_batch(region, batch, window, points)
             except ProviderError as broken:
-                lost |= {query.key: f"CloudWatch could not be asked: {broken.what}" for query in batch}
+                lost |= {query.key: f"CloudWatch could not be queried: {broken.what}" for query in batch}
             for query, at in zip(batch, points, strict=True):
                 values.setdefault(query.key, []).append((query, at))
         return {key: query_points for key, query_points in values.items() if key not in lost}, lost

@@ -163,7 +163,7 @@ def read_cur_row(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
 
     start, end = (parse_export_instant(record.get(columns[name])) for name in NEEDED[:2])
     if start is None or end is None:
-        raise InputError("is not an instant", field="lineItem/UsageStartDate or UsageEndDate")
+        raise InputError("is not a time", field="lineItem/UsageStartDate or UsageEndDate")
     kind = text("lineitemlineitemtype").lower()
     charge, costs = CUR_KINDS.get(kind, (OTHER, CUR_KINDS["tax"][1]))
     if kind == "fee" and text("reservationreservationarn"):

@@ -174,7 +174,7 @@ _HINTS = {
     "ExpiredToken": "log in again: aws sso login, or renew the keys",
     "InvalidClientTokenId": "the access key is unknown: aws configure, or check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the secret key does not belong to the access key, or the clock of this machine is wrong",
-    "AuthFailure": "aws sts get-caller-identity tells whether the key works; a region that was just opted in takes a while",
+    "AuthFailure": "aws sts get-caller-identity shows whether the key works; a region that was just opted in takes a while",
     "OptInRequired": "enable the region in the account, or leave it out of regions",
 }
 
@@ -250,9 +250,9 @@ def read_pages(
             try:
                 page = next(pages, None)
             except PaginationError:
-                what = f"{operation} has no end: it gave the same page token twice"
+                what = f"{operation} does not end: it gave the same page token twice"
                 raise InvalidAnswerError(what, provider=AWS, account=aws.account) from None
         if page is None:
             return
         yield page
-    raise InvalidAnswerError(f"{operation} has no end: more than {most} pages", provider=AWS, account=aws.account)
+    raise InvalidAnswerError(f"{operation} does not end: more than {most} pages", provider=AWS, account=aws.account)

@@ -87,7 +87,7 @@ class AccountExamination:
         try:
             account = self._identity()
         except CredentialsError as refused:
-            fix = refused.hint or "aws sts get-caller-identity tells whether the key works"
+            fix = refused.hint or "aws sts get-caller-identity shows whether the key works"
             bad = HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{key.told}: {refused.what}", fix=fix)
             return [bad, HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="AWS answers")]
         except CostguardError as broken:
@@ -173,7 +173,7 @@ class AccountExamination:
     def _check_clock(self) -> HealthCheck:
         theirs = self._session.read_server_date("sts", self._session.region)
         if theirs is None:
-            return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="AWS did not state its time")
+            return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="AWS's response has no time")
         skew = (self._clock.now() - theirs).total_seconds()
         if abs(skew) <= MOST_SKEW_S:
             return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=f"within {max(1, round(abs(skew)))} s of AWS's")

@@ -59,7 +59,7 @@ class InstanceTypeCatalogue:
                 try:
                     items = {item.get("InstanceType", ""): item for item in self._ec2.describe_types(region, batch)}
                 except ProviderError as broken:
-                    note(f"{region}: its instance types could not be asked for; the shipped table is used ({broken.what})")
+                    note(f"{region}: its instance types could not be fetched; the shipped table is used ({broken.what})")
                     items = {}
                 for name in batch:
                     self._kinds[name] = self._parse_type(items[name], note) if name in items else self._use_table(name, note)

@@ -194,7 +194,9 @@ class RegionListing:
         try:
             items = self._ec2.list_existing(place.region, ids) if ids else []
         except ProviderError as broken:
-            notes.add_gap(f"{place.region}: disks hang on machines that are not listed, and not to be asked for: {broken.what}")
+            notes.add_gap(
+                f"{place.region}: disks are attached to machines that are not listed and cannot be queried: {broken.what}"
+            )
             return
         alive = [item for item in items if item.get("State", {}).get("Name") != "terminated"]
         if alive:

@@ -128,7 +128,7 @@ class OnDemandPrices:
             for (region, operation, tenancy), types in groups.items():
                 self._learn(types, region, operation, tenancy)
         except ProviderError as broken:
-            self._silence = f"the price list cannot be asked: {broken.what}"
+            self._silence = f"the price list cannot be queried: {broken.what}"
             self._quiet_until = self._clock.now() + QUIET
 
     def _peek_cached(self, key: PriceKey, now: datetime) -> bool:
@@ -194,7 +194,7 @@ def _make_answer(entry: _CachedPrice | None, now: datetime, silence: str) -> Pri
 
 def _explain_no_price(key: PriceKey) -> str:
     if key.tenancy == "host":
-        return f"{key.instance_type} stands on a dedicated host, which is billed in its place"
+        return f"{key.instance_type} is on a dedicated host, which is billed instead"
     if key.region.startswith("cn-"):
         return f"{key.region} has a price list of its own, which is not read"
     return f"the price list has no on-demand price of {key.instance_type} ({key.operation}, {key.tenancy}) in {key.region}"

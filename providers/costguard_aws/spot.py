@@ -86,7 +86,7 @@ class SpotHistory:
         try:
             entries = self._read_entries(region, request_starts, now)
         except ProviderError as broken:
-            return f"spot prices of {region} could not be asked: {broken.what}"
+            return f"spot prices of {region} could not be fetched: {broken.what}"
         with self._lock:
             for market, start in request_starts.items():
                 self._learn(market, start, now, entries.get(market, {}))

@@ -134,12 +134,12 @@ class StoragePrices:
         except ProviderError as broken:
             every = isinstance(broken, UnreachableError | ThrottledError)
             self._quiet_until[_get_service(key.kind) if every else key] = self._clock.now() + QUIET
-            return (f"the price list cannot be asked for storage: {broken.what}",)
+            return (f"the price list cannot be queried for storage: {broken.what}",)
         now, old = self._clock.now(), self._kept.get(key)
         new = _CachedPrices(at=now, nanos=parse_storage_prices(products or (), key.region, now))
         if not new.nanos and old is not None and old.nanos and now - old.at < USABLE:
             self._quiet_until[key] = now + FRESH_NONE
-            return (f"the price list answers nothing for {key.kind} in {key.region}: prices of {old.at:%Y-%m-%d} are used",)
+            return (f"the price list has no prices for {key.kind} in {key.region}: prices of {old.at:%Y-%m-%d} are used",)
         self._kept[key] = new
         self._cache.put(_build_cache_name(key), msgspec.json.encode(new))
         return ()

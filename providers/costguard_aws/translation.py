@@ -264,7 +264,7 @@ def observe_volume(
     state, kind = VOLUME_STATES.get(word, "unknown"), intern(item.get("VolumeType", ""))
     labels, attached = parse_labels(item), next((one.get("InstanceId") for one in item.get("Attachments", ())), "")
     if size is None:
-        note(f"{key.id}: its size cannot be read, so what it costs is unknown")
+        note(f"{key.id}: its size cannot be read, so its cost is unknown")
     return Observation(
         key=key,
         state=state,

@@ -47,7 +47,7 @@ MANIFEST = ProviderManifest(
     abilities={
         "list": "every zone of each project; prices from the Billing Catalog, without discounts",
         "volumes": "persistent disks, Hyperdisk and static addresses",
-        "offers": "GPU machine types at list and spot prices, whole GPUs only; whether there is capacity it does not say",
+        "offers": "GPU machine types at list and spot prices, whole GPUs only; without information on capacity",
         "utilization": "Cloud Monitoring: CPU always; GPU with the Ops Agent, without it on A3 Mega, A3 Ultra and A4",
         "bill": "from a FOCUS export: focus_export",
         "stop": "local SSD is lost, and only with consent",
@@ -67,7 +67,7 @@ MANIFEST = ProviderManifest(
         ProviderSetting(name="anonymous", kind=FLAG_SETTING, told="send no credentials (tests)"),
         ProviderSetting(name="focus_export", told="FOCUS export files: a path, a folder or a pattern"),
         ProviderSetting(name="timeout_s", kind=WHOLE_SETTING, told="seconds for one poll of a project", example="60"),
-        ProviderSetting(name="api_endpoint", told="base address of Compute Engine; the other services are asked there too"),
+        ProviderSetting(name="api_endpoint", told="base address of Compute Engine; the other services use it too"),
         ProviderSetting(name="monitoring_endpoint", told="base address of Cloud Monitoring"),
         ProviderSetting(name="billing_endpoint", told="base address of the Billing Catalog"),
         ProviderSetting(name="resource_manager_endpoint", told="base address of the Resource Manager"),

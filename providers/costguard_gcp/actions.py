@@ -96,7 +96,7 @@ def list_by_id(
             return []
         if not token:
             break
-    raise InvalidAnswerError("the answer is not a whole list", provider="gcp", account=key.account)
+    raise InvalidAnswerError("the answer is not a complete list", provider="gcp", account=key.account)
 
 
 def find_in_project(compute: ComputeSdk, what: str, key: ResourceKey, deadline: Deadline) -> Any:  # noqa: ANN401 - an item of the SDK
@@ -106,7 +106,7 @@ def find_in_project(compute: ComputeSdk, what: str, key: ResourceKey, deadline: 
         if str(one.id) == key.id and (take_last_part(one.zone) or where) == key.region:
             return one
     if listed.why or any(str(one.id) == key.id for _, one in listed.named):
-        raise InvalidAnswerError(f"it is not in what could be read of the {what}", provider="gcp", account=key.account)
+        raise InvalidAnswerError(f"it is not in the readable part of the {what}", provider="gcp", account=key.account)
     return None
 
 
@@ -125,11 +125,11 @@ class InstanceActions:
         if instance.status in GONE_OR_STOPPED:
             return ActionResponse(said=ALREADY, why=f"it is {instance.status}")
         if owner := find_replacer(instance):
-            return ActionResponse(said=REFUSED, why=f"{owner} would start it again: change that in its place")
+            return ActionResponse(said=REFUSED, why=f"{owner} would start it again: change {owner} instead")
         shape = self.shapes.get(key.account, key.region, take_last_part(instance.machine_type))
         missing = [one for one in make_handling(instance, shape, None).stop_loses if one not in lose]
         if missing:
-            return ActionResponse(said=REFUSED, why=f"a stop would lose {', '.join(missing)}, which was not agreed to")
+            return ActionResponse(said=REFUSED, why=f"a stop would lose {', '.join(missing)}, which was not approved")
         fields = _build_fields(key, instance)
         if _has_ssd(instance, shape):
             fields["discard_local_ssd"] = True
@@ -143,7 +143,7 @@ class InstanceActions:
             word = shorten(to_one_line(instance.status or "in no known state"))
             return ActionResponse(said=REFUSED, why=f"it is {word}: only a stopped machine is started")
         if owner := find_replacer(instance):
-            return ActionResponse(said=REFUSED, why=f"{owner} starts and stops it: change that in its place")
+            return ActionResponse(said=REFUSED, why=f"{owner} starts and stops it: change {owner} instead")
         return self._send_act("start_unary", "StartInstanceRequest", _build_fields(key, instance), key)
 
     def terminate(self, key: ResourceKey, instance: Instance) -> ActionResponse:
@@ -154,7 +154,7 @@ class InstanceActions:
         if instance.deletion_protection:
             return ActionResponse(said=REFUSED, why="deletion protection is on; lift it first")
         if owner := find_replacer(instance):
-            return ActionResponse(said=REFUSED, why=f"{owner} would start it again: change that in its place")
+            return ActionResponse(said=REFUSED, why=f"{owner} would start it again: change {owner} instead")
         return self._send_act("delete_unary", "DeleteInstanceRequest", _build_fields(key, instance), key)
 
     def _send_act(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> ActionResponse:
@@ -196,7 +196,7 @@ def interpret_operation(operation: Operation, key: ResourceKey) -> ActionRespons
     if operation.status.name not in OPERATING:
         return ActionResponse(said=UNCLEAR, why="the answer is not an operation in a known state")
     if operation.target_id and str(operation.target_id) != key.id:
-        return ActionResponse(said=UNCLEAR, why=f"the name led to another machine, {operation.target_id}")
+        return ActionResponse(said=UNCLEAR, why=f"the name belongs to another machine, {operation.target_id}")
     errors = operation.error.errors
     if errors or operation.http_error_status_code >= 400:  # noqa: PLR2004 - HTTP's own line
         error_texts = [f"{one.code or '?'}{f': {one.message}' if one.message else ''}" for one in errors]

@@ -152,7 +152,7 @@ def _make_fault_reader(tokens: TokenSource) -> FaultReader:
                 f"{error.what}{_find_disabled_project(reply)}", provider="gcp", status=reply.status, code=code
             )
         if error is not None and code in THROTTLED and reply.status in (403, 429):
-            what = f"asked too often ({reply.status} {code})"
+            what = f"rate limit exceeded ({reply.status} {code})"
             return ThrottledError(what, provider="gcp", status=reply.status, code=code, retry_after_s=parse_retry_after(reply))
         return error
 

@@ -134,7 +134,7 @@ class TokenSource:
 
         if isinstance(broken, exceptions.TransportError):
             if self.login.file is None:
-                what = "has no credentials: there is no file, and no metadata server answers"
+                what = "has no credentials: no file, and no metadata server"
                 self._broken = (read_monotonic(), what)
                 return CredentialsError(what, provider="gcp", hint=FIX)
             return UnreachableError("Google's token service cannot be reached", provider="gcp")

@@ -187,7 +187,7 @@ def _check_bill(account: GcpAccount) -> HealthCheck:
 def _check_clock(account: GcpAccount, project: str) -> HealthCheck:
     google_time = account.google.open_channel(COMPUTE, project).date
     if google_time is None:
-        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Google did not state its time")
+        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Google's response has no time")
     skew = account.around.clock.now() - google_time
     text = f"{abs(skew.total_seconds()):.0f} s {'ahead of' if skew > timedelta(0) else 'behind'} Google's"
     return (

@@ -378,7 +378,7 @@ class AbsenceCheck:
     def doubt(self, broken: ProviderError, project: str, deadline: Deadline) -> str:
         """Return why `broken`, an `is_no_compute_refusal`, does not prove `project` empty; "" if it does."""
         if project in self._saw:
-            return "machines were seen there before, so that there are none is not believed"
+            return "machines were seen there before, so an empty list is not accepted"
         for other in _list_named_numbers(broken):
             if other != project and not (other.isdigit() and self._may_be_number_of(other, project, deadline)):
                 return f"that is another project than {project}: pass its quota project, or enable the API there"

@@ -43,7 +43,7 @@ def parse_settings(table: Mapping[str, object]) -> GcpSettings:
         raise InputError("names no project", field="providers.gcp.projects", hint=hint)
     if len(set(projects)) < len(projects):
         twice = next(one for one in projects if projects.count(one) > 1)
-        raise InputError(f"names {twice} twice", field="providers.gcp.projects", hint="its charges would count twice")
+        raise InputError(f"names {twice} twice", field="providers.gcp.projects", hint="its charges would be counted twice")
     timeout = table.get("timeout_s", TIMEOUT_S)
     if not isinstance(timeout, int) or not 1 <= timeout <= LONGEST_S:
         raise InputError(f"must be from 1 to {LONGEST_S} seconds", field="providers.gcp.timeout_s", hint="write timeout_s = 60")

@@ -20,7 +20,7 @@ PAUSE_S = 10.0
 """Seconds of silence after a 429, which Lambda sends without a Retry-After: what SkyPilot begins with, 2026-11."""
 
 _ONE_ACCOUNT = (
-    ProviderSetting(name="account", told="what this account is called in the ledger; never change it", example="default"),
+    ProviderSetting(name="account", told="name of this account in the ledger; never change it", example="default"),
     ProviderSetting(name="key_env", told="the environment variable that holds its key", example="LAMBDA_API_KEY"),
     ProviderSetting(name="key_file", told="the file that holds its key", example="~/.lambda_cloud/lambda_keys"),
 )

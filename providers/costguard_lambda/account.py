@@ -138,7 +138,7 @@ class LambdaAccount:
         """Return one instance by its id, else one filesystem, for which all are listed; None if there is neither."""
         deadline, listing = Deadline(self._timeout_s), ListingResult()
         if key[:2] != (NAME, self.name):
-            raise RefusedError("was not asked for what another account holds", provider=NAME, account=self.name)
+            raise RefusedError("was asked for resources of another account", provider=NAME, account=self.name)
         if PLAIN_ID.fullmatch(key.id):
             try:
                 add_instance(listing, self._api.fetch_instance(key.id, deadline), self._make_context())
@@ -152,7 +152,7 @@ class LambdaAccount:
                 return self._find_only(listing, key)
         if listed.odd or listed.cut:
             raise self._api.make_odd_answer(
-                f"whether {to_one_line(shorten(key.id))} is a filesystem cannot be told: its list is incomplete"
+                f"whether {to_one_line(shorten(key.id))} is a filesystem is unknown: the list is incomplete"
             )
         return None
 
@@ -190,7 +190,7 @@ class LambdaAccount:
         if key[:2] != (NAME, self.name):
             return ActionResponse(said=REFUSED, why=f"it is not of the account '{self.name}'; nothing was sent")
         if not PLAIN_ID.fullmatch(key.id):
-            return ActionResponse(said=REFUSED, why="that is not a Lambda id; nothing was sent")
+            return ActionResponse(said=REFUSED, why="the id is not a Lambda id; nothing was sent")
         return terminate_instance(self._api, key.id, self._timeout_s)
 
     def examine(self) -> Sequence[HealthCheck]:

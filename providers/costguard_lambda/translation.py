@@ -102,7 +102,7 @@ def add_filesystem(listing: ListingResult, one: Filesystem, context: ListingCont
         listing.notes.append(f"{whose}: created is {'missing' if one.created is None else 'no time'}")
     used = _round_up_size(one.bytes_used, GIB)
     if used is None:
-        listing.notes.append(f"{whose}: bytes_used is missing or no size, so what it costs is unknown")
+        listing.notes.append(f"{whose}: bytes_used is missing or no size, so its cost is unknown")
     try:
         observation = Observation(
             key=ResourceKey(NAME, context.account, one.region.name, one.id),

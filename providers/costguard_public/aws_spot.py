@@ -76,7 +76,7 @@ class AwsSpotSource:
         answer = decode_json(wrapped[1] if wrapped else feed.body, TITLE)
         rate = take_object(answer if isinstance(answer, dict) else {}, "config").get("rate")
         if rate != "perhr":
-            raise InvalidAnswerError("published another shape: its prices are not per hour", provider=TITLE)
+            raise InvalidAnswerError("published a different format: its prices are not per hour", provider=TITLE)
         collector = RowCollector(gpus=gpus, provider=PROVIDER, source="GET spot.js", observed_on=day)
         types = read_aws_types()
         for number, (region, size) in enumerate(_list_sizes(take_rows(answer, ("config", "regions"), TITLE), collector), 1):

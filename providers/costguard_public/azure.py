@@ -128,7 +128,7 @@ def _follow_link(link: object, whys: list[str]) -> str:
     except ValueError:  # a port that is no number
         parts, is_azure, port = None, False, None
     if parts is None or not is_azure or port not in (None, 443) or not parts.query:
-        whys.append(f"the next page is elsewhere and was not asked: {shorten(to_one_line(str(link)), 80)}")
+        whys.append(f"the next page is on another host and was not fetched: {shorten(to_one_line(str(link)), 80)}")
         return ""
     return f"{PATH}?{quote(parts.query, safe=UNCHANGED)}"
 

@@ -107,7 +107,9 @@ def _list_cloud(provider: str, fetch: PriceFetcher, gpus: GpuNames) -> OfferList
     version = VERSION.fullmatch(text)
     day = _read_day(version[1]) if version else None
     if day is None:
-        raise InvalidAnswerError(f"{slug}'s version is '{shorten(to_one_line(text), 40)}': no day and run", provider=name)
+        raise InvalidAnswerError(
+            f"{slug}'s version is '{shorten(to_one_line(text), 40)}': expected a day and a run", provider=name
+        )
     packed = fetch.get(f"/v3/{slug}/{text}/catalog.zip", most_bytes=MOST_CATALOGUE_BYTES)
     body = unpack_file(packed.body, f"{slug}.csv", name)
     collector = CatalogueCollector(gpus=gpus, provider=provider, source=f"gpuhunt catalogue v3 {slug} {text}", observed_on=day)

@@ -60,7 +60,7 @@ def decode_json(body: bytes, feed: str) -> object:
         document: object = json.loads(body, parse_float=Decimal, parse_constant=Decimal)
     except (ValueError, RecursionError, MemoryError):  # ValueError: no UTF-8, no JSON, or an integer of more than 4,300 digits
         what = "a web page" if body.lstrip()[:1] == b"<" else "no JSON"
-        raise InvalidAnswerError(f"answered with {what} where prices are published", provider=feed) from None
+        raise InvalidAnswerError(f"answered with {what} instead of prices", provider=feed) from None
     return document
 
 
@@ -74,7 +74,7 @@ def take_rows(document: object, keys: Sequence[str], feed: str) -> list[Row]:
         value = value.get(key) if isinstance(value, dict) else None
     if not isinstance(value, list):
         where = ".".join(keys) or "the answer"
-        raise InvalidAnswerError(f"published another shape: {where} is no list", provider=feed)
+        raise InvalidAnswerError(f"published a different format: {where} is no list", provider=feed)
     if len(value) > MOST_ROWS:
         raise InvalidAnswerError(f"holds {len(value)} rows, more than {MOST_ROWS}: refused", provider=feed)
     return [row if isinstance(row, dict) else {} for row in value]

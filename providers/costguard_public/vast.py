@@ -108,7 +108,7 @@ def _search_groups(fetch: PriceFetcher, whys: list[str]) -> Iterator[Row]:
         except ProviderError as failed:
             if not number:
                 raise
-            whys.append(f"not asked for {', '.join(name for group in GROUPS[number:] for name in group)}: {failed.what}")
+            whys.append(f"not queried for {', '.join(name for group in GROUPS[number:] for name in group)}: {failed.what}")
             return
         if len(rows) == BROAD_ROWS or len(rows) >= SEARCH_ROWS:
             whys.append(f"only the {len(rows)} cheapest of {', '.join(names)} were listed")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # importing a plug-in imports no network library
     from costguard.providers.transport import ProviderContext
 
 ACCOUNT_SETTINGS = (
-    ProviderSetting(name="account", told='what this account is called in the ledger; "default" otherwise', example='"main"'),
+    ProviderSetting(name="account", told='name of this account in the ledger; default: "default"', example='"main"'),
     ProviderSetting(name="key_env", told="the environment variable that holds the key", example='"RUNPOD_KEY_TEAM"'),
     ProviderSetting(name="key_file", told="a file that holds the key and nothing else", example='"/run/secrets/runpod"'),
 )
@@ -58,17 +58,17 @@ MANIFEST = ProviderManifest(
         ProviderSetting(
             name="accounts", told="several accounts, each with its key", kind=TABLES_SETTING, inner=ACCOUNT_SETTINGS
         ),
-        ProviderSetting(name="base_url", told="where REST v2 is asked", example='"https://api.runpod.io"'),
-        ProviderSetting(name="graphql_url", told="where the balance is asked", example='"https://api.runpod.io/graphql"'),
+        ProviderSetting(name="base_url", told="address of REST v2", example='"https://api.runpod.io"'),
+        ProviderSetting(name="graphql_url", told="address for the balance", example='"https://api.runpod.io/graphql"'),
         ProviderSetting(
-            name="requests_per_minute", told="the quota of the account, if it is not 60", kind=WHOLE_SETTING, example="60"
+            name="requests_per_minute", told="requests per minute of the account (60)", kind=WHOLE_SETTING, example="60"
         ),
         ProviderSetting(name="timeout_s", told="seconds that one poll may take", kind=WHOLE_SETTING, example="60"),
     ),
     key_at="https://console.runpod.io/user/settings",
     not_seen=(
-        "RunPod: serverless workers, public endpoints and a cluster's network stand in the bill alone",
-        "RunPod: savings plans are not shown by REST v2: stopping a pod that has one saves nothing",
+        "RunPod: serverless workers, public endpoints and a cluster's network are only in the bill",
+        "RunPod: savings plans are not in REST v2: stopping a pod with one saves nothing",
     ),
 )
 

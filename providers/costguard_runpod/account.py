@@ -143,7 +143,7 @@ class RunpodAccount:
         try:
             self._words.catalogue = index_gpus(api.fetch_catalogue(self.rest, deadline))
         except ProviderError as broken:
-            return [f"the catalogue of prices cannot be asked: {format_reason(broken)}"]
+            return [f"the price catalogue cannot be fetched: {format_reason(broken)}"]
         self._catalogue_at = now
         return []
 

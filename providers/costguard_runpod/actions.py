@@ -114,11 +114,7 @@ def _send_act(
         response = hindered(fetch_pod(channel, key, first=True))
     except ProviderError as broken:
         answer = _interpret_error(broken)
-        return (
-            ActionResponse(said=answer.said, why=f"{answer.why}; nothing was asked of the pod")
-            if answer.said == UNCLEAR
-            else answer
-        )
+        return ActionResponse(said=answer.said, why=f"{answer.why}; no request was sent") if answer.said == UNCLEAR else answer
     if response is not None:
         return response
     try:

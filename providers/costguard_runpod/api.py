@@ -137,7 +137,7 @@ def build_pod_path(key: ResourceKey) -> str:
     An id that would change the path is refused before anything is sent.
     """
     if key.id.strip(". ") == "":
-        raise RefusedError(f"'{shorten(key.id)}' is not an id of a pod, and was not asked about", provider="runpod")
+        raise RefusedError(f"'{shorten(key.id)}' is not an id of a pod: no request was sent", provider="runpod")
     return f"/v2/pods/{quote(key.id, safe='')}"
 
 
@@ -161,7 +161,7 @@ def parse_pod(channel: ProviderChannel, reply: HttpResponse, key: ResourceKey, *
     """
     pod, left_out = parse_leniently(reply.body, Pod)
     if pod is None:
-        raise make_odd_answer(channel, "a question about one pod", reply.body, ValueError("it is no pod"))
+        raise make_odd_answer(channel, "a question about one pod", reply.body, ValueError("it is not a pod"))
     if pod.id != key.id:
         raise InvalidAnswerError("answered with another pod", provider="runpod", account=channel.account, status=reply.status)
     if unread := needed.intersection(left_out):

@@ -235,11 +235,11 @@ def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[B
     names = {name for name, value in record.items() if value is not None}
     if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & names:
         hint = "podId or networkVolumeId is wanted: export it again, without grouping it"
-        raise InputError("states amounts of a resource and not of which", field="record", hint=hint)
+        raise InputError("has amounts without a resource", field="record", hint=hint)
     kind = PODS if bucket.pod_id is not None else VOLUMES if bucket.network_volume_id is not None else TOTALS
     lines, unread = parse_bill_lines([bucket], BillStatement(kind=kind, account=about.account, now=about.as_of, period=EVER))
     if unread:
-        raise InputError("states no time, no resource or no amount", field="record")
+        raise InputError("has no time, no resource or no amount", field="record")
     for line in lines:
         hours = line.end - line.start
         bill_line = line if hours == HOUR else replace(line, statement=f"buckets of {hours // HOUR} h")

@@ -64,7 +64,7 @@ def examine_account(one: ExaminedAccount) -> list[HealthCheck]:
 def _list_checks(one: ExaminedAccount, pods: PagedList[Pod], broken: ProviderError | None) -> Iterator[HealthCheck]:
     whose = f"the key {one.key.key.get_hint()} of {one.key.source}"
     if isinstance(broken, CredentialsError):
-        yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"RunPod does not know {whose}", fix=NEW_KEY)
+        yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"RunPod does not accept {whose}", fix=NEW_KEY)
         yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=one.rest.base_url)
         yield from _skip_checks("RunPod does not know the key")
         return
@@ -157,7 +157,7 @@ def _check_balance(one: ExaminedAccount) -> HealthCheck:
             subject=subject, outcome=CHECK_UNSURE, told=f"{broken.what}: the balance stays unknown, the rest works"
         )
     if owner is None or owner.client_balance is None:
-        return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told="GraphQL states none: the balance stays unknown")
+        return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told="GraphQL returned no balance: it stays unknown")
     return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed, until RunPod retires GraphQL early in 2027")
 
 

@@ -156,7 +156,7 @@ def _find_next_cursor(page: DecodedPage[T], limit: int) -> tuple[str, str]:
     if pagination.has_next_page is False:
         return "", ""
     if pagination.has_next_page and not pagination.next_cursor:
-        return "", "has more, and does not say how to ask for it"
+        return "", "has more pages without a next link"
     return pagination.next_cursor or "", ""
 
 

@@ -60,7 +60,7 @@ MANIFEST = ProviderManifest(
         "permissions": "every right to read, by reading; instance_write cannot be tested without acting",
     },
     settings=(
-        ProviderSetting(name="base_url", told="where the API is", example=BASE_URL),
+        ProviderSetting(name="base_url", told="address of the API", example=BASE_URL),
         _ACCOUNT,
         _KEY_ENV,
         _KEY_FILE,
@@ -72,11 +72,11 @@ MANIFEST = ProviderManifest(
         ),
         ProviderSetting(
             name="traffic_unit",
-            told="what inet_*_billed count, GB or MB, which Vast does not say; left out, traffic is not counted",
+            told="unit of inet_*_billed, GB or MB, which Vast does not document; without it traffic is not counted",
             example="GB",
         ),
         ProviderSetting(
-            name="unverified", told="whether offers of unverified hosts are shown, too", kind=FLAG_SETTING, example="false"
+            name="unverified", told="true: also show offers of unverified hosts", kind=FLAG_SETTING, example="false"
         ),
         ProviderSetting(
             name="timeout_s", told="seconds for one poll of the account, 1 to 600", kind=WHOLE_SETTING, example="60"

@@ -113,7 +113,7 @@ class VastAccount:
             if self.stated:
                 return self.stated
             hint = broken.hint if isinstance(broken, ForbiddenError) else STATE_IT
-            what = f"does not say who the key is of: {broken.what}"
+            what = f"does not name the user of the key: {broken.what}"
             raise type(broken)(what, provider=PROVIDER, status=broken.status, code=broken.code, hint=hint) from None
         return self._check_agreed(f"{user.id}".strip())
 
@@ -123,7 +123,7 @@ class VastAccount:
 
     def _check_agreed(self, id_: str) -> str:
         if not (id_.isascii() and id_.isdigit()):
-            raise InvalidAnswerError("does not say who the key is of", provider=PROVIDER)
+            raise InvalidAnswerError("does not name the user of the key", provider=PROVIDER)
         if self.stated and self.stated != id_:
             hint = f"correct account to {id_}, or give the key of user {self.stated}"
             raise InputError(f"is {self.stated}, and its key is of user {id_}", field="providers.vast.account", hint=hint)
@@ -202,7 +202,7 @@ class VastAccount:
         deadline, telling = self.make_deadline(), PollNotes()
         account = self.fetch_account_id(deadline)
         if (key.provider, key.account, key.region) != (PROVIDER, account, REGION):
-            raise InvalidAnswerError(f"cannot be asked for '{key.id}', which is of another account", provider=PROVIDER)
+            raise InvalidAnswerError(f"cannot query '{key.id}', which is of another account", provider=PROVIDER)
         if key.id.startswith(VOLUME_MARK):
             observations = [self.make_reader(account).read_volume(raw, telling) for raw in self.api.fetch_volumes(deadline)]
             observation = next((one for one in observations if one is not None and one.key == key), None)
@@ -217,7 +217,7 @@ class VastAccount:
     def _observe_looked_up(self, raw: msgspec.Raw, key: ResourceKey, telling: PollNotes) -> Observation:
         observation, _ = self.make_reader(key.account).read_instance(raw, telling)
         if observation is None or observation.key != key:
-            raise InvalidAnswerError(f"answered with something else than instance {key.id}", provider=PROVIDER)
+            raise InvalidAnswerError(f"returned another resource instead of instance {key.id}", provider=PROVIDER)
         return observation
 
     def fetch_balance(self) -> PrepaidBalance:

@@ -39,7 +39,7 @@ def stop_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionRespons
     if isinstance(instance, ActionResponse):
         return instance
     if instance is not None and is_settled(instance) and not instance.is_bid:
-        return ActionResponse(said=ALREADY, why="it is stopped, or about to be")
+        return ActionResponse(said=ALREADY, why="it is stopped or stopping")
     return _send_act(lambda: api.stop(key.id))
 
 
@@ -53,7 +53,7 @@ def start_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionRespon
     if instance is None:
         return ActionResponse(said=REFUSED, why="its state could not be checked, so nothing was sent")
     if not is_settled(instance):
-        return ActionResponse(said=ALREADY, why="it runs, or is to run")
+        return ActionResponse(said=ALREADY, why="it is running or starting")
     return _send_act(lambda: api.start(key.id))
 
 
@@ -82,7 +82,7 @@ def _send_act(act: Callable[[], ActAnswer]) -> ActionResponse:
         return ActionResponse(said=UNCLEAR if _is_unclear(broken) else REFUSED, why=format_reason(broken))
     if answer.success is True:
         return ActionResponse(said=ACCEPTED)
-    return ActionResponse(said=UNCLEAR, why="Vast answered 200 and did not say that it was done")
+    return ActionResponse(said=UNCLEAR, why="Vast answered 200 without confirming the request")
 
 
 def _is_unclear(broken: ProviderError) -> bool:

@@ -265,7 +265,7 @@ def _make_key_error(status: int, words: str, about: str) -> ProviderError:
         return ForbiddenError(
             f"does not allow this key to do that ({about})", provider=PROVIDER, status=status, code="auth_error"
         )
-    return CredentialsError(f"does not know the key ({about})", provider=PROVIDER, status=status, code="auth_error")
+    return CredentialsError(f"does not accept the key ({about})", provider=PROVIDER, status=status, code="auth_error")
 
 
 def _make_throttle_error(reply: HttpResponse, about: str, code: str, words: str) -> ProviderError:
@@ -274,7 +274,7 @@ def _make_throttle_error(reply: HttpResponse, about: str, code: str, words: str)
     retry_after_s = usual.retry_after_s if isinstance(usual, ThrottledError) else None
     if retry_after_s is None and (gap := re.search(r"threshold=(\d{1,3}(?:\.\d{1,3})?)", words)):
         retry_after_s = float(gap[1])
-    return ThrottledError(f"was asked too often ({about})", provider=PROVIDER, code=code, retry_after_s=retry_after_s)
+    return ThrottledError(f"rate limit exceeded ({about})", provider=PROVIDER, code=code, retry_after_s=retry_after_s)
 
 
 MOST_PAGES, MOST_ITEMS = 1000, 10_000
@@ -309,13 +309,13 @@ def read_rows(ask: Callable[[str | None], InstancePage | ChargePage]) -> RowList
         if not isinstance(page.next_token, str) or not page.next_token:
             return RowList(items=rows, why=f"page {number} does not say whether another follows")
         if page.next_token in tokens:
-            return RowList(items=rows, why=f"page {number} leads to a page that was read already")
+            return RowList(items=rows, why=f"page {number} points to a page that was already read")
         token = page.next_token
         tokens.add(token)
         if len(rows) >= MOST_ITEMS:
-            return RowList(items=rows[:MOST_ITEMS], why=f"there are more than {MOST_ITEMS}, and no more were read")
+            return RowList(items=rows[:MOST_ITEMS], why=f"there are more than {MOST_ITEMS}; the rest was not read")
     else:
-        return RowList(items=rows, why=f"there are more than {MOST_PAGES} pages, and no more were read")
+        return RowList(items=rows, why=f"there are more than {MOST_PAGES} pages; the rest was not read")
     return RowList(items=rows[:MOST_ITEMS], why=_explain_lacking(page, len(rows)))
 
 
@@ -328,7 +328,7 @@ def _explain_lacking(page: InstancePage | ChargePage, count: int) -> str:
     """Return why a list that ended is incomplete: the last page states a larger count than was read."""
     total = page.total_instances if isinstance(page, InstancePage) else None
     if count > MOST_ITEMS:
-        return f"there are more than {MOST_ITEMS}, and no more were kept"
+        return f"there are more than {MOST_ITEMS}; the rest was not kept"
     return f"Vast counts {total} instances and lists {count}" if total is not None and total > count else ""
 
 

@@ -186,7 +186,7 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
         raise InputError(f"is not a charge: {shorten(str(odd), 80)}", field="record") from None
     start, end = parse_instant(charge.start), parse_instant(charge.end)
     if start is None or end is None:
-        raise InputError("states no time", field="record", hint="start and end are wanted")
+        raise InputError("states no time", field="record", hint="start and end are required")
     day = _find_day(start)
     for line in split_charge(charge, about.account, day, about.as_of, Counter()):
         yield line if end <= day + DAY else _rename_long_line(line, start, end, about), Decimal(0)
@@ -211,7 +211,7 @@ def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
     if str(record["type"]).strip().lower() != "charge":
         return
     if at is None:
-        raise InputError("is not an instant", field="timestamp")
+        raise InputError("is not a time", field="timestamp")
     amount = parse_bill_amount(record["amount"], "amount")
     start, end = _find_period(at, record, description)
     machine = str(record.get("instance_id") or "").strip()

@@ -37,7 +37,7 @@ def examine_account(account: VastAccount) -> Sequence[HealthCheck]:
     try:
         user = account.fetch_user(account.make_deadline())
     except CredentialsError as broken:
-        fix = f"put a key that Vast knows into {account.key.source}; {KEY_AT}"
+        fix = f"put a valid key into {account.key.source}; {KEY_AT}"
         return (
             HealthCheck(
                 subject=provider.CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{source}: {format_reason(broken)}", fix=fix
@@ -106,7 +106,9 @@ def _check_identity(account: VastAccount, id_: str) -> HealthCheck:
         )
     if not id_:
         return HealthCheck(
-            subject=provider.IDENTITY_CHECK, outcome=CHECK_UNSURE, told=f"user {name}, as stated: Vast does not tell"
+            subject=provider.IDENTITY_CHECK,
+            outcome=CHECK_UNSURE,
+            told=f"user {name}, from the settings: Vast does not return it",
         )
     return HealthCheck(subject=provider.IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"user {name}, scope {SCOPE}")
 
@@ -144,7 +146,7 @@ def _check_acts() -> Iterator[HealthCheck]:
 def _check_clock(account: VastAccount) -> HealthCheck:
     theirs, local_time = account.api.channel.date, account.clock.now()
     if theirs is None:
-        return HealthCheck(subject=provider.CLOCK_CHECK, outcome=CHECK_UNSURE, told="Vast did not say what time it is")
+        return HealthCheck(subject=provider.CLOCK_CHECK, outcome=CHECK_UNSURE, told="Vast's response has no time")
     skew = (local_time - theirs) / timedelta(seconds=1)
     if abs(skew) > SKEW_S:
         fix = "set this machine's clock: timedatectl set-ntp true"
@@ -163,13 +165,13 @@ def _check_measures(page: InstancePage | None) -> HealthCheck:
     limits = "one gpu_util, gpu_temp, cpu_util and memory an instance, from its last heartbeat; no power, no network"
     if not running:
         return HealthCheck(
-            subject=provider.UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=f"nothing runs; of what runs Vast tells {limits}"
+            subject=provider.UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=f"no running instance; Vast reports {limits}"
         )
     outcome = CHECK_GOOD if measured_count == len(running) else CHECK_UNSURE
     return HealthCheck(
         subject=provider.UTILIZATION_CHECK,
         outcome=outcome,
-        told=f"{measured_count} of {len(running)} running instances tell: {limits}",
+        told=f"{measured_count} of {len(running)} running instances report: {limits}",
     )
 
 

@@ -101,7 +101,9 @@ def _search_groups(account: VastAccount, names: Sequence[str], whys: list[str]) 
             _note_quota(account, broken)
             if not learned:
                 raise
-            whys.append(f"not asked for {', '.join(name for one in (group, *groups) for name in one)}: {format_reason(broken)}")
+            whys.append(
+                f"not queried for {', '.join(name for one in (group, *groups) for name in one)}: {format_reason(broken)}"
+            )
             return
         learned, full = True, len(rows) == BROAD_ROWS or len(rows) >= SEARCH_ROWS
         if full and len(group) > 1:

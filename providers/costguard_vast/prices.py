@@ -83,7 +83,7 @@ def list_disks(one: Instance, state: str, say: Say) -> tuple[Disk, ...]:
         return ()
     hourly = _find_stopped_rate(_find_disk_rate(one), one, state, say)
     if hourly is None:
-        say("storage_cost is missing or zero: what its disk costs is unknown, not nothing")
+        say("storage_cost is missing or zero: the cost of its disk is unknown, not zero")
     return (_make_disk("disk", size, hourly, say),)
 
 
@@ -91,10 +91,10 @@ def list_volume_disks(one: Volume, say: Say) -> tuple[Disk, ...]:
     """Return the disk of a volume."""
     size, hourly = parse_finite(one.disk_space), parse_positive(one.storage_total_cost)
     if size is None or not 0 < size <= LARGEST_GB:
-        say("disk_space is missing or absurd: what the volume costs is unknown")
+        say("disk_space is missing or implausible: the cost of the volume is unknown")
         return (Disk(None, "volume"),)
     if hourly is None:
-        say("storage_total_cost is missing or zero: what the volume costs is unknown, not nothing")
+        say("storage_total_cost is missing or zero: the cost of the volume is unknown, not zero")
     return (_make_disk("volume", size, hourly, say),)
 
 
@@ -122,7 +122,7 @@ def _make_disk(type_: str, size: Decimal, hourly: Decimal | None, say: Say) -> D
         return Disk(gb, type_)
     per_gb = round(Fraction(hourly) * MONTH_H * NANO / gb)
     if not 0 < per_gb <= HIGHEST_PER_GB:
-        say(f"a {type_} of {gb} GB for ${hourly:.6g} an hour is not believed: its price is unknown")
+        say(f"a {type_} of {gb} GB for ${hourly:.6g} an hour is implausible: its price is unknown")
         return Disk(gb, type_)
     return Disk(gb, type_, per_gb)
 

@@ -59,7 +59,7 @@ def test_a_look_never_waits_for_a_scheduler_that_hangs(tmp_path: Path) -> None:
     machine.file("go", "")
     seen = near.look(time.time(), within_s=20)
     assert seen.unknown == ("queue_jobs",)
-    assert "Slurm is here and its jobs are unknown" in seen.troubles[0]
+    assert "Slurm is installed, but its jobs are unknown" in seen.troubles[0]
 
 
 def test_an_answer_grows_older_and_is_none_after_three_minutes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_jobs_of_other_users_reach_an_agent_of_root(tmp_path: Path, monkeypatch:
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(AgentError, match="others may write to"):
+    with pytest.raises(AgentError, match="other users can write to"):
         state_dir.make_dir(tmp_path / "open")
 
 

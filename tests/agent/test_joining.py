@@ -32,7 +32,7 @@ def join(folder: Path, dog: Watchdog, code: str = CODE) -> joining.Enrollment:
 
 
 def test_another_key_than_the_codes_is_refused_before_anything_is_sent(tmp_path: Path, impostor: Watchdog) -> None:
-    with pytest.raises(AgentError, match="has another key than the watchdog that made the code: nothing was sent to it"):
+    with pytest.raises(AgentError, match="has a different key from the watchdog that made the code: nothing was sent to it"):
         join(tmp_path, impostor)
     assert [path.partition("?")[0] for path in impostor.paths] == [protocol.HELLO_PATH]
     assert not list((tmp_path / "agent").iterdir()), "nothing was stored"

@@ -125,7 +125,7 @@ def test_a_server_with_a_certificate_of_its_own_is_asked_on_loopback(tmp_path: P
         ({}, {"kind": "bomb"}, "more than 1048576 bytes"),
         ({}, {"kind": "deep"}, "without a list of kernels"),
         ({}, {"kind": "redirect"}, "without a list of kernels"),
-        ({}, {"kind": "reset"}, "cannot be asked"),
+        ({}, {"kind": "reset"}, "cannot be queried"),
         ({}, {"kind": "drip", "seconds": 60}, "no answer within"),
         ({}, {"kind": "body", "body": b'["x"]'}, "without a list of kernels"),
     ],

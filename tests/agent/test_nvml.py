@@ -111,7 +111,7 @@ def test_one_error_leaves_out_one_value_and_says_so(nvidia: Nvidia) -> None:
     assert found.gpus is not None
     assert "util" not in found.gpus["GPU 1"]
     assert found.gpus["GPU 1"]["power_w"] == 612.5
-    assert found.troubles == ("GPU 1 does not tell util: Unknown Error",)
+    assert found.troubles == ("GPU 1 does not report util: Unknown Error",)
 
 
 def test_a_lost_gpu_runs_nothing_and_the_others_are_still_read(nvidia: Nvidia) -> None:
@@ -189,7 +189,7 @@ def test_a_split_gpu_tells_no_duty_and_the_memory_of_its_fullest_part(nvidia: Nv
     assert "util" not in found.gpus["GPU 0"]
     assert (found.gpus["GPU 0"]["memory_used"], found.gpus["GPU 0"]["power_w"]) == (90, 612.5)
     assert found.pids == frozenset([7, 8])
-    assert found.troubles == ("GPU 0 is split (MIG): it tells no duty; power, memory and processes stand for it",)
+    assert found.troubles == ("GPU 0 is split (MIG) and reports no duty: power, memory and processes are used instead",)
 
 
 def test_values_that_cannot_be_are_left_out(nvidia: Nvidia) -> None:

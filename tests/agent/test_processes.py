@@ -185,7 +185,9 @@ def test_who_may_not_be_asked_counts_unless_it_runs_beside_every_job(tmp_path: P
     found = GpuProcessTrees(tmp_path)
     found.look(100.0, None, gpus=True)
     assert found.members == (20,)
-    assert found.troubles == ("who holds a GPU cannot be seen here: 1 processes of others count as if they did",)
+    assert found.troubles == (
+        "the processes on the GPUs cannot be identified: 1 processes of other users count as GPU processes",
+    )
 
 
 def test_who_left_its_tree_belongs_to_it_until_it_ends(tmp_path: Path) -> None:

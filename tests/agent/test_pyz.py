@@ -147,7 +147,7 @@ def test_installing_puts_program_and_unit_in_place_and_starts_it(tmp_path: Path,
 
 def test_without_systemd_it_says_how_to_start_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(AgentError, match=r"there is no systemd here. Start it .*: nohup .* run >>"):
+    with pytest.raises(AgentError, match=r"there is no systemd here. Start the agent from .*: nohup .* run >>"):
         installation.install_service(systemd=tmp_path / "none")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(AgentError, match="needs root: sudo costguard-agent install"):

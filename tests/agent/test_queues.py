@@ -85,7 +85,7 @@ def test_a_name_of_a_node_cannot_carry_another_option(tmp_path: Path) -> None:
     machine = Machine(tmp_path, SLURMD_NODENAME="gpu7 --all")
     machine.command("squeue", "true")
     machine.command("sinfo", SINFO)
-    assert "signs that no node has" in schedulers.probe_schedulers(machine.around).troubles[0]
+    assert "contains invalid characters" in schedulers.probe_schedulers(machine.around).troubles[0]
 
 
 def job(status: str, type_: str = "SUBMISSION") -> dict[str, object]:
@@ -113,10 +113,10 @@ def test_ray_counts_jobs_that_are_pending_or_running(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answer.of({"result": False}, 401), "wants a token"),
+        (Answer.of({"result": False}, 401), "requires a token"),
         (Answer(status=500, body=b"<html>"), "answered 500"),
-        (Answer.of([job("DREAMING")]), "a state that is unknown"),
-        (Answer.of([7]), "a state that is unknown"),
+        (Answer.of([job("DREAMING")]), "an unknown state"),
+        (Answer.of([7]), "an unknown state"),
     ],
 )
 def test_a_dashboard_that_does_not_say_makes_the_count_unknown(tmp_path: Path, answer: Answer, why: str) -> None:
@@ -133,7 +133,7 @@ def test_a_worker_of_ray_does_not_know_of_jobs(tmp_path: Path) -> None:
     machine.process(800, "raylet", words=("/usr/lib/python3/ray/core/src/ray/raylet/raylet", "--node_ip_address=10.0.0.2"))
     seen = schedulers.probe_schedulers(machine.around)
     assert seen.unknown == ("queue_jobs",)
-    assert "only it knows of jobs" in seen.troubles[0]
+    assert "only the dashboard knows the jobs" in seen.troubles[0]
 
 
 def sky(machine: Machine, *states: str) -> None:

@@ -86,7 +86,7 @@ def test_what_is_held_of_a_budget_are_its_open_holds_in_its_currency() -> None:
         ({"why": "x" * 501}, "longer than 500 characters"),
         ({"money": Money.parse("0")}, "more than zero"),
         ({"money": Money(nano=HOLD_NANO_MAX + 1)}, "at most a billion"),
-        ({"expires_at": NOON}, "expires before it is taken"),
+        ({"expires_at": NOON}, "expires before it starts"),
         ({"expires_at": NOON + HOLD_DURATION_MAX + timedelta(seconds=1)}, "more than 366 days"),
         ({"taken_at": datetime(1999, 1, 1, tzinfo=UTC)}, "between 2000 and 2200"),
         ({"ended_at": NOON}, "one of ended_at and ended_by"),

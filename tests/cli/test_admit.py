@@ -98,7 +98,7 @@ def test_the_same_id_is_held_once(costguard: Command, ledger: Path) -> None:
     assert (moved.code, moved.data["reason"], moved.data["usd"], moved.data["was_usd"]) == (0, "renewed", "16.00", "15.00")
     refused = costguard(*first[:2], "201", *first[3:])
     assert (refused.code, refused.data["was_usd"]) == (3, "16.00")
-    assert "the hold of 16.00 USD that was taken before stays" in refused.err
+    assert "the earlier hold of 16.00 USD stays" in refused.err
     assert holds(ledger, "nano") == [(16 * 10**9,)]
     assert costguard(*first, "--owner", "ada").code == 2
 

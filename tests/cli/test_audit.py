@@ -68,8 +68,8 @@ def test_a_head_of_another_ledger_is_a_no(costguard: Command, ledger: Path) -> N
 
 def test_show_tells_what_happened_in_words(costguard: Command, ledger: Path) -> None:
     out = costguard("audit", "show").out
-    assert "wished freeze" in out
-    assert "took back: freeze" in out
+    assert "froze all acts" in out
+    assert "lifted an override:" in out
     data = costguard("audit", "show", "--json").data
     assert [row["kind"] for row in data["rows"]] == ["began", "wished", "lifted"]
     assert data["rows"][1]["body"]["what"] == "freeze"
@@ -83,7 +83,7 @@ def test_show_tells_what_happened_in_words(costguard: Command, ledger: Path) -> 
     assert [row["kind"] for row in costguard("audit", "show", "--json").data["rows"]][3:] == ["token"]
     assert costguard("audit", "show", "--rows").out == costguard("audit", "show").out
     assert costguard("audit", "verify", "--rows").code == 2
-    assert costguard("audit", "show", "--since", "2100-01-01").out.startswith(f"No row of the audit of {ledger}")
+    assert costguard("audit", "show", "--since", "2100-01-01").out.startswith(f"No row in the audit of {ledger}")
 
 
 def test_what_an_edited_row_says_steers_no_terminal(costguard: Command, ledger: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_correction_in_a_later_bill_is_a_line_beside_the_one_that_it_corrects(
 
 
 WRONG: Mapping[str, tuple[Bill, str]] = {
-    "two files in one": (CSV + CSV, "one.csv, line 22: is the header once more"),
+    "two files in one": (CSV + CSV, "one.csv, line 22: repeats the header"),
     "a total at the end": (CSV + "Total" + "," * (len(row()) - 1) + "\n", "one.csv, line 22: names no provider"),
     "nobody's rows": (text([row(ProviderName="")]), "line 2: names no provider"),
     "of others alone": (

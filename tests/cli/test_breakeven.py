@@ -49,7 +49,7 @@ def test_power_dearer_than_the_rent_never_pays_back_and_says_why(costguard: Comm
     ran = costguard("breakeven", "--gpu", "A100-80GB", "--price", "15000", "--rate", "0.01", "--json")
     assert ran.code == 3
     assert ran.data["hours"]["with_power_and_resale"] is None
-    assert "never: an hour of one's own costs 0.0600, renting 0.0100" in ran.err
+    assert "never: an hour on your own costs 0.0600, a rented hour 0.0100" in ran.err
 
 
 def test_a_gpu_nobody_rents_asks_for_a_rate(costguard: Command, market: str) -> None:

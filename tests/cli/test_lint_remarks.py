@@ -17,8 +17,8 @@ when = '{when}'
 for = "{hold}"
 then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
 """
-SPARES = "one may hold for a machine that works, and will never stop one"
-FEW = "fewer than 3 of them lie in"
+SPARES = "one may match active machines, but does not stop them"
+FEW = "fewer than 3 of them are in"
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def remarks(costguard: Command, when: str, hold: str = "45m", more: str = "", pr
 @pytest.mark.parametrize("when", ["spent_day >= usd(50)", 'age > duration("720h")', 'state == "idle" || spent_day >= usd(50)'])
 def test_a_stop_that_may_concern_a_machine_at_work_is_said_to_spare_it(costguard: Command, when: str) -> None:
     said = remarks(costguard, when)
-    assert f"{SPARES}: a [[budget]] with hard = true stops those too, and so does a schedule." in said
+    assert f"{SPARES}: a [[budget]] with hard = true or a schedule stops active machines too." in said
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_start_at_midnight_after_a_day_off_is_remarked(costguard: Command, off
 def test_a_wait_too_short_for_measures_that_come_late_is_said_for_each_provider(costguard: Command) -> None:
     said = remarks(costguard, 'state == "idle"', "20m", providers=("aws", "gcp", "runpod"))
     assert (
-        f"one: the measures of aws come every 5 min and 10 min late, and {FEW} 20 min: "
+        f"one: samples of aws arrive every 5 min and 10 min late, so {FEW} 20 min: "
         'write for = "25m" or more, or its machines may never be classified as idle.'
     ) in said
     assert said.count(FEW) == 1

@@ -61,7 +61,7 @@ def test_offline_or_without_providers_the_market_is_shown_and_said(costguard: Co
     assert "no provider is configured" in ran.data["warnings"][0]
     setup(Acme("one", [Account("one", offers=RuntimeError("asked"))]))
     ran = costguard("--offline", "offers", "--live", "--market", market, "--json")
-    assert (ran.code, ran.data["warnings"]) == (0, ["some offers are missing: live offers: offline: no provider was asked"])
+    assert (ran.code, ran.data["warnings"]) == (0, ["some offers are missing: live offers: offline: no provider was queried"])
     assert costguard("--offline", "offers", "--live", "--strict", "--market", market).code == 4
 
 

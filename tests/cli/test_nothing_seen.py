@@ -85,7 +85,7 @@ def test_a_strict_run_counts_a_provider_that_was_never_asked(costguard: Command,
 def test_a_run_that_saw_nothing_exits_one(costguard: Command, setup: Setup) -> None:
     setup(Acme("one", [Account("one", says=unreachable("one"))]), Acme("two", [Nameless("two")]))
     ran = costguard("watch", "--once")
-    assert (ran.code, "no provider could be asked" in ran.err) == (1, True), ran
+    assert (ran.code, "no provider could be queried" in ran.err) == (1, True), ran
     assert "one/lab/here" in ran.err
     assert "two: its accounts cannot be listed" in ran.err
     assert costguard("watch", "--once", "--strict").code == 4

@@ -218,7 +218,7 @@ def test_a_bill_delivered_anew_withdraws_what_it_lacks_where_it_is_said_to_be_wh
     (note,) = kept.data["notes"]
     assert note == (
         "aws: bill.csv (FOCUS) does not contain, of the same bill in the ledger, 1 line, which was kept: "
-        "if it is all of that bill, --whole withdraws them"
+        "if it is the complete bill, add --whole to remove them"
     )
     ran = lab(anew, "--json", "--whole")
     assert (ran.data["imports"][0]["withdrawn"], ran.data["notes"]) == (1, [])
@@ -237,26 +237,26 @@ def without(column: str) -> str:
 
 BAD: Mapping[str, tuple[bytes | str, tuple[str, ...]]] = {
     "empty": (b"", ("bill.csv: is empty",)),
-    "blank": ("\n\n  \n", ("nothing but blank lines",)),
+    "blank": ("\n\n  \n", ("only blank lines",)),
     "header only": (text([row()]).splitlines()[0] + "\n", ("has a header and no rows",)),
-    "no header": ("hello\nworld\n", ("line 1: is not a header",)),
+    "no header": ("hello\nworld\n", ("line 1: the header of the table has empty or repeated names",)),
     "another table": ("a,b\n1,2\n", ("is not a bill that can be read: it has a, b", "FOCUS")),
     "no period": (without("ChargePeriodStart"), ("lacks the columns ChargePeriodStart",)),
     "no cost": (
         text([{k: v for k, v in row().items() if "Cost" not in k}]),
         ("lacks the columns EffectiveCost or BilledCost",),
     ),
-    "decimal comma": (broken(7, EffectiveCost="1,006"), ("line 9: EffectiveCost is written with a comma", "decimal point")),
-    "bare comma": (CSV.replace("1.0060000000", "1,006"), ("line 2: has 15 cells, and the header 13", "quoted")),
+    "decimal comma": (broken(7, EffectiveCost="1,006"), ("is an amount with a comma", "decimal point")),
+    "bare comma": (CSV.replace("1.0060000000", "1,006"), ("line 2: has 15 cells, and the header 13", "quote texts")),
     "no amount": (broken(3, EffectiveCost="lots"), ("line 5: EffectiveCost is not an amount", "lots")),
     "too much": (broken(3, EffectiveCost="1e30"), ("line 5: EffectiveCost is not an amount",)),
-    "no instant": (broken(3, ChargePeriodStart="yesterday"), ("line 5: ChargePeriodStart is not an instant",)),
+    "no instant": (broken(3, ChargePeriodStart="yesterday"), ("line 5: ChargePeriodStart is not a time",)),
     "ends first": (broken(3, ChargePeriodEnd="2020-01-01T00:00:00Z"), ("line 5:", "ends before it starts")),
     "no currency": (broken(3, BillingCurrency="credits"), ("line 5: currency must be",)),
     "a cell more": (CSV + "a,b\n", ("line 22: has 2 cells",)),
     "latin-1": (broken(3, ChargeDescription="gelöscht").encode("latin-1"), ("is not UTF-8", "iconv")),
-    "utf-16 without its mark": (CSV.encode("utf-16-le"), ("is not a text", "UTF-16")),
-    "binary": (bytes(range(256)) * 40, ("is not a text",)),
+    "utf-16 without its mark": (CSV.encode("utf-16-le"), ("is not text", "UTF-16")),
+    "binary": (bytes(range(256)) * 40, ("is not text",)),
     "a zip": (b"PK\x03\x04" + bytes(60), ("is a zip archive", "unpack")),
     "cut gzip": (gzip.compress(CSV.encode())[:-40], ("is cut short", "download it again")),
     "damaged gzip": (gzip.compress(CSV.encode())[:60] + b"xxxx" + gzip.compress(CSV.encode())[64:], ("bill.csv, after line",)),
@@ -266,8 +266,8 @@ BAD: Mapping[str, tuple[bytes | str, tuple[str, ...]]] = {
     "cut lines": (json.dumps(row()) + "\n" + json.dumps(row(1))[:-5], ("line 2: is not JSON",)),
     "numbers": ("[1, 2, 3]", ("is not an object with keys and values: 1",)),
     "nested": ("[" * 100_000, ("is not JSON",)),
-    "two lists": (json.dumps({"a": [{"x": 1}], "b": [{"x": 1}]}), ("holds several lists",)),
-    "nobody's": (json.dumps(RUNPOD), ("which account of runpod it is of", "--account")),
+    "two lists": (json.dumps({"a": [{"x": 1}], "b": [{"x": 1}]}), ("contains several lists",)),
+    "nobody's": (json.dumps(RUNPOD), ("does not name its account of runpod", "--account")),
 }
 
 
@@ -284,7 +284,7 @@ def test_money_of_a_pod_that_is_not_named_is_refused_and_not_left_out(
 ) -> None:
     named = {"startTime": "2026-10-01T00:00:00Z", "endTime": "2026-10-01T01:00:00Z", "podId": "k3v9", "gpuAmount": 0.69}
     nameless = {key: value for key, value in named.items() if key != "podId"} | gone
-    lab(json.dumps({"records": [named, nameless]}), "--account", "main").says("item 2: record states amounts", "podId")
+    lab(json.dumps({"records": [named, nameless]}), "--account", "main").says("item 2: record has amounts", "podId")
     assert lines(tmp_path) == []
 
 

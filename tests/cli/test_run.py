@@ -185,7 +185,7 @@ def test_a_run_ended_by_sigkill_ends_its_program_and_the_next_one_settles_it(ben
     assert hold[2] is None, "it counts until somebody looks, or its time runs out"
     ran = bench.run(bench.training("--id-of-job", "demo"))
     assert ran.returncode == 0, ran.stderr
-    assert "attempt 1 was lost: costguard was ended while it ran" in ran.stderr
+    assert "attempt 1 was lost: costguard ended while the job was running" in ran.stderr
     assert [how for _, _, how, _ in bench.holds()] == ["committed", "committed"]
     assert [one["state"] for one in bench.record("demo")] == ["lost", "ended"]
 

@@ -97,7 +97,7 @@ def nvmlDeviceGetName(handle): return NAMES[handle]
     [
         ([b"Tesla T4", b"Tesla T4"], (), "found here: T4:2"),
         (["Tesla T4", "NVIDIA A10G"], (), "several kinds of GPU were found here: NVIDIA A10G, Tesla T4"),
-        (["NVIDIA A10G"], ("--on", "T4"), "--on says T4:1, and NVML finds 1 x NVIDIA A10G here"),
+        (["NVIDIA A10G"], ("--on", "T4"), "--on says T4:1, but NVML finds 1 x NVIDIA A10G here"),
     ],
 )
 def test_the_gpus_are_those_that_nvml_finds(bench: Bench, names: list[str], on: tuple[str, ...], said: str) -> None:
@@ -129,7 +129,7 @@ def test_a_spot_notice_runs_the_hook_and_signals_the_job(bench: Bench) -> None:
         env = bench.env | {"AWS_EC2_METADATA_SERVICE_ENDPOINT": base}
         ran = bench.run([*command, "--", sys.executable, "-c", says], env=env)
     assert ran.returncode == 75, ran.stderr
-    assert "aws is about to take this machine away: terminate at 2026-11-22T19:02:00Z" in ran.stderr
+    assert "aws will take this machine away soon: terminate at 2026-11-22T19:02:00Z" in ran.stderr
     assert "the job was sent SIGUSR1" in ran.stderr
     assert "--on-notice succeeded" in ran.stderr
     assert (bench.folder / "saved").read_text() == "terminate at 2026-11-22T19:02:00Z for demo\n"
@@ -301,7 +301,7 @@ def test_what_the_job_left_running_keeps_the_machine_after_a_moment(bench: Bench
     (attempt,) = bench.record(job)
     for pid in list_attempt_processes(attempt["id"]):
         os.kill(pid, signal.SIGKILL)
-    assert (ran.returncode, "processes of the job still run" in ran.stderr) == (0, True), ran.stderr
+    assert (ran.returncode, "processes of the job are still running" in ran.stderr) == (0, True), ran.stderr
     assert "stop" not in asked
 
 

@@ -37,8 +37,8 @@ def told(attempt: str, pid: int, **machine: Path) -> list[str]:
 
 def test_what_the_job_left_and_other_runs_are_told_apart(tmp_path: Path) -> None:
     with waiting(**{RUN_ENV: "job.1-a"}) as pid:
-        assert told("job.1-a", pid, devices=tmp_path) == [f"processes of the job still run: {pid}"]
-        assert told("job.2-b", pid, devices=tmp_path) == [f"attempt job.1-a runs here as well: {pid}"]
+        assert told("job.1-a", pid, devices=tmp_path) == [f"processes of the job are still running: {pid}"]
+        assert told("job.2-b", pid, devices=tmp_path) == [f"attempt job.1-a also runs here: {pid}"]
 
 
 def test_a_run_whose_record_lies_anywhere_and_of_any_user_is_seen_by_its_command_line(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_run_whose_record_lies_anywhere_and_of_any_user_is_seen_by_its_command
 
 def test_a_run_within_a_run_ends_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(RUN_ENV, "outer.1-a")
-    assert "attempt outer.1-a, which began this run, goes on" in list(find_others("inner.1-b", devices=tmp_path))
+    assert "attempt outer.1-a, which started this run, is still running" in list(find_others("inner.1-b", devices=tmp_path))
 
 
 def nvml(pids: list[int]) -> ModuleType:

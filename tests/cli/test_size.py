@@ -63,7 +63,7 @@ def test_each_gpu_is_listed_once_with_the_fewest_that_hold_it(costguard: Command
 def test_weights_without_room_for_a_sequence_beside_them_are_not_said_to_fit(costguard: Command) -> None:
     model = ("--model", "llama-3.1-8b", "--method", "inference", "--precision", "fp8", "--seq-len", "2048")
     cramped = costguard("size", *model, "--on", "GTX-1080-Ti")
-    assert "the weights fit, but a server has no room for one sequence beside them, on GTX-1080-Ti x1" in cramped.out
+    assert "the weights fit, but no memory is left for one sequence, on GTX-1080-Ti x1" in cramped.out
     assert "tokens that fit at 90% of memory: 0 at once, 0 sequences of 2,048" in cramped.out
     roomy = costguard("size", *model, "--on", "RTX-4090")
     assert "fits on RTX-4090 x1" in roomy.out

@@ -29,7 +29,7 @@ def test_a_start_shows_its_price_is_sent_once_and_proven(lab: Lab) -> None:
     pod = _stopped(lab)
     ran = lab.run("start", pod, "--yes", "--reason", "the next run")
     assert ran.code == 0, ran.err
-    assert "done; proven after" in ran.out
+    assert "done; verified after" in ran.out
     assert "Costs $1.7800 an hour while it runs" in ran.out or "Costs $1.78 an hour while it runs" in ran.out, ran.out
     assert lab.pods.state_of(pod) == "running"
     assert lab.stops == 2, "one stop and one start: both are actions of the pod"
@@ -72,7 +72,7 @@ def test_a_refusal_and_a_start_without_effect_are_said(lab: Lab, monkeypatch: py
     lab.pods.fake.deaf = True
     ran = lab.run("start", pod, "--yes")
     assert ran.code == 4
-    assert "is not proven" in ran.err
+    assert "is not verified" in ran.err
 
 
 @pytest.mark.parametrize("left", [0, 1])

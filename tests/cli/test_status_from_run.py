@@ -69,8 +69,8 @@ def account(costguard: Command, setup: Setup) -> Account:
 def test_a_status_after_a_run_asks_nobody_and_says_how_old_it_is(costguard: Command, account: Account) -> None:
     ran = costguard("status")
     assert (ran.code, account.asked) == (0, 1)
-    assert "As the guard saw it " in ran.out
-    assert "s ago; costguard status --ask asks the clouds." in ran.out
+    assert "As of the guard run " in ran.out
+    assert "s ago; costguard status --ask queries the clouds." in ran.out
     assert costguard("status", "--ask").code == 0
     assert account.asked == 2
 
@@ -99,7 +99,7 @@ def test_a_run_older_than_its_interval_is_not_relied_on(
     monkeypatch.setattr(ledger_answers, "get_now", lambda: later)
     ran = costguard("status")
     assert (ran.code, account.asked) == (0, 2)
-    assert "The clouds were asked: the last guard run was 1 min" in ran.out
+    assert "The clouds were queried: the last guard run was 1 min" in ran.out
     assert "ago, and one is due every 1 min" in ran.out
     assert costguard("--offline", "status", "--json").data["runways"] is None
 
@@ -109,7 +109,7 @@ def test_a_run_that_could_not_read_an_account_is_not_relied_on(costguard: Comman
     setup(Acme("one", [one]), Acme("two", [two]))
     costguard("watch", "--once")
     ran = costguard("status")
-    assert "The clouds were asked: the last guard run could not read two/lab/here." in ran.out
+    assert "The clouds were queried: the last guard run could not read two/lab/here." in ran.out
     assert (one.asked, two.asked) == (2, 2)
 
 
@@ -131,7 +131,7 @@ def test_a_run_over_an_old_listing_is_not_relied_on() -> None:
 def test_a_provider_that_was_added_after_the_run_is_asked(costguard: Command, account: Account, setup: Setup) -> None:
     setup(Acme(accounts=[account]), Acme("two", [two := Account("two")]))
     ran = costguard("status")
-    assert "The clouds were asked: the last guard run did not ask two." in ran.out
+    assert "The clouds were queried: the last guard run did not query two." in ran.out
     assert (account.asked, two.asked) == (2, 1)
 
 

@@ -61,7 +61,7 @@ def test_a_broken_provider_is_named_hides_no_other_and_nothing_is_believed_gone(
     assert {(r["provider"], r["state"]) for r in ran.data["resources"]} == {("one", "running"), ("two", "running")}
     assert {s["provider"]: s["state"] for s in ran.data["scopes"]} == {"one": "complete", "two": "failed"}
     (said,) = ran.data["warnings"]
-    assert said.startswith("two/lab/here could not be asked: no connection")
+    assert said.startswith("two/lab/here could not be queried: no connection")
     strict = costguard("status", "--json", "--strict")
     assert (strict.code, strict.data["burn_usd_per_hour"]) == (4, "5.0000")
     assert "1 of 2 scopes" in strict.err

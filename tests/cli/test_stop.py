@@ -86,9 +86,9 @@ def test_a_stop_is_sent_once_proven_and_told_with_what_it_loses(lab: Lab) -> Non
     pod = lab.pod()
     ran = lab.run("stop", str(pod["id"]), "--yes", "--why", "the run is over")
     assert ran.code == 0, ran.err
-    assert "done; proven after" in ran.out
-    assert "Lost for good: 50 GB of container disk." in ran.out
-    assert "Goes on billing: $" in ran.out
+    assert "done; verified after" in ran.out
+    assert "Permanently lost: 50 GB of container disk." in ran.out
+    assert "Still billed: $" in ran.out
     assert lab.stops == 1
     assert lab.pods.state_of(str(pod["id"])) == "stopped"
     with lab.book() as book:
@@ -107,7 +107,8 @@ def test_a_provider_without_a_stop_says_so_and_names_terminate(lab: Lab) -> None
     assert refused.code == 3
     assert "lambda has no stop" in refused.err
     assert (
-        f"costguard terminate lambda/{machine['account']}/{machine['region']}/{machine['id']} ends it for good" in refused.err
+        f"costguard terminate lambda/{machine['account']}/{machine['region']}/{machine['id']} deletes it permanently"
+        in refused.err
     )
     ended = lab.run("terminate", machine["id"], "--yes", "--json")
     assert ended.code == 0, ended.err
@@ -160,11 +161,11 @@ def test_a_stop_that_has_no_effect_is_told_as_not_proven(lab: Lab, monkeypatch: 
     pod = str(lab.pod()["id"])
     ran = lab.run("stop", pod, "--yes")
     assert ran.code == 4
-    assert "is not proven" in ran.err
+    assert "is not verified" in ran.err
     assert lab.stops == 1
     again = lab.run("stop", pod, "--yes")
     assert again.code == 3
-    assert "is not settled" in again.err
+    assert "with no result yet" in again.err
     assert lab.stops == 1
 
 
@@ -226,7 +227,7 @@ def answer(lab: Lab, said: str, tmp_path: Path) -> str:
 
 def test_on_a_terminal_it_says_what_is_lost_and_no_means_no(lab: Lab, tmp_path: Path) -> None:
     drawn = answer(lab, "n\n", tmp_path)
-    assert "Lost for good: 50 GB of container disk." in drawn
+    assert "Permanently lost: 50 GB of container disk." in drawn
     assert "nothing was sent" in drawn
     assert lab.stops == 0
 
@@ -252,7 +253,7 @@ def test_a_stop_is_planned_with_what_it_loses_and_shown_and_nothing_is_sent(lab:
     assert ran.code == 0, ran.err
     assert "is to be stopped at" in ran.out
     assert "(in 5 h 59 min)" in ran.out or "(in 6 h)" in ran.out
-    assert "Lost for good: 50 GB of container disk." in ran.out
+    assert "Permanently lost: 50 GB of container disk." in ran.out
     assert f"/{pod} --cancel" in ran.out
     (made,) = plans(lab)
     assert (made.why, made.value) == ("the run is over", "50 GB of container disk")
@@ -328,7 +329,7 @@ def test_no_stop_is_planned_where_there_is_none_or_it_is_stopped_or_protected(la
     rented = next(one for one in rows if one["provider"] == "lambda" and one["kind"] == "instance")["id"]
     refused = lab.run("stop", rented, "--after", "6h", "--yes")
     assert refused.code == 3
-    assert f"/{rented} ends it for good" in refused.err
+    assert f"/{rented} deletes it permanently" in refused.err
     pod = str(lab.pod()["id"])
     assert lab.run("protect", pod).code == 0
     assert "protects it" in lab.run("stop", pod, "--after", "6h", "--yes").err

@@ -79,8 +79,8 @@ def test_a_stop_says_what_goes_on_billing(
     (asked,) = list_questions(rig, act, costguard, tmp_path, monkeypatch)
     assert "Saves $" in asked
     own = disks and rig.provider not in DISKS_APART
-    assert ("Goes on billing: $" in asked) == (act == STOP and own)
-    assert ("Nothing of it goes on billing, except disks and addresses that" in asked) == (act == STOP and not own)
+    assert ("Still billed: $" in asked) == (act == STOP and own)
+    assert ("Nothing is billed afterwards, except disks and addresses that" in asked) == (act == STOP and not own)
 
 
 def test_a_locked_pod_is_refused_and_its_end_is_not_advised(

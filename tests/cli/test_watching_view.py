@@ -80,7 +80,7 @@ def drawn(view: WatchView, width: int, *, colours: bool = False) -> str:
 def test_everything_that_matters_fits_the_terminal(width: int) -> None:
     out = drawn(VIEW, width)
     assert max(len(line) for line in out.splitlines()) <= width
-    for words in ("$32.7700/h", "month $100.00", "acting", "1 of 2 accounts read", "not seen: aws/123/eu-west-1 (failed)"):
+    for words in ("$32.7700/h", "month $100.00", "acting", "1 of 2 accounts read", "not read: aws/123/eu-west-1 (failed)"):
         assert words in out, out
     for words in ("train-1", "idle 0.90", "1 h", "stop in 10 min", "hung 0.70", "it has a lease", "unknown"):
         assert words in out, out

@@ -101,7 +101,7 @@ def test_the_renewal_after_the_last_one_is_refused(fleet: Command, tmp_path: Pat
     ("arguments", "words"),
     [
         (("keep", "train", "--for", "4h", "--why", "x"), ("matches 2 resources", "runpod/me/EU-SE-1/pod-a1", "pod-a2")),
-        (("keep", "nothing", "--for", "4h", "--why", "x"), ("no machine is called", "costguard status")),
+        (("keep", "nothing", "--for", "4h", "--why", "x"), ("no machine has the name", "costguard status")),
         (("keep", "train-1", "--why", "x"), ("--for",)),
         (("keep", "train-1", "--for", "-4h", "--why", "x"), ("--for", "45m")),
         (("keep", "train-1", "--for", "4h"), ("--why", "is missing")),
@@ -191,4 +191,4 @@ def test_an_arming_runs_out_back_to_notify(fleet: Command, tmp_path: Path, monke
     (tmp_path / "costguard.toml").write_text(SETTINGS.replace('arm = "notify"', 'arm = "stop"'))
     assert fleet("policy", "arm", "idle-gpu", "observe").code == 0
     at(monkeypatch, NOON + timedelta(days=91))
-    assert "armed for: notify: its arming has run out: costguard policy accept " in fleet("policy", "explain").out
+    assert "armed for: notify: its arming has expired: costguard policy accept " in fleet("policy", "explain").out

@@ -46,7 +46,7 @@ def waiting(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         rig.fake.taken.add(machine)
         monkeypatch.setattr(by_hand, "PROVE_WITHIN_S", 1.0)
         started = costguard("start", machine, "--yes")
-        assert (started.code, "is not proven" in started.err) == (4, True), started.err
+        assert (started.code, "is not verified" in started.err) == (4, True), started.err
         monkeypatch.setattr(by_hand, "PROVE_WITHIN_S", 8.0)
         yield rig, machine, load
 
@@ -58,12 +58,12 @@ def test_a_stop_withdraws_a_start_that_waits_and_a_look_proves_it(
     before = rig.fake.calls("^PUT")
     ran = costguard("stop", machine, "--yes")
     assert ran.code == 0, ran.err
-    assert "this withdraws the start" in ran.out
-    assert "done; proven after" in ran.out
+    assert "this cancels the start" in ran.out
+    assert "done; verified after" in ran.out
     assert rig.fake.calls("^PUT") == before + 1
     rig.fake.taken.clear()
     assert rig.state_of(machine) == "stopped", "the GPU is free, and nothing starts"
-    ends = {(one.act, one.state, "withdrew it" in one.outcome) for one in load()}
+    ends = {(one.act, one.state, "cancelled it" in one.outcome) for one in load()}
     assert ends == {(STOP, DONE, False), (START, FAILED, True)}
     again = costguard("stop", machine, "--yes")
     assert (again.code, "it is stopped already; nothing was sent" in again.err) == (3, True)
@@ -77,7 +77,7 @@ def test_a_withdrawal_that_vast_ignores_is_not_told_as_done(
     rig.fake.deaf = True
     monkeypatch.setattr(by_hand, "PROVE_WITHIN_S", 1.0)
     ran = costguard("stop", machine, "--yes")
-    assert (ran.code, "the stop was sent, and is not proven" in ran.err) == (4, True), ran.err
+    assert (ran.code, "the stop was sent, but its effect is not verified" in ran.err) == (4, True), ran.err
     assert {one.act for one in load() if one.state not in (DONE, FAILED)} == {START, STOP}
 
 
@@ -93,6 +93,6 @@ def test_a_machine_that_starts_while_the_person_reads_is_not_stopped(
         return True
 
     before = rig.fake.calls("^PUT")
-    with pytest.raises(CostguardError, match="took place"):
+    with pytest.raises(CostguardError, match="in the meantime"):
         by_hand.act_on_resource(machine, "stop", config=str(tmp_path / "costguard.toml"), ask=start_meanwhile)
     assert rig.fake.calls("^PUT") == before

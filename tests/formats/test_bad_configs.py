@@ -30,21 +30,21 @@ CASES = {
         ("line 2", "python/object", "nothing is executed"),
     ),
     "large.yaml": ("a: " + "x" * (9 * 2**20), ("larger than 8 MiB",)),
-    "training_args.bin": ("\x80\x04", ("pickle", "not opened", "to_json_string")),
-    "itself.yaml": ("a: &a\n  b: *a\n", ("line 2", "holds itself")),
+    "training_args.bin": ("\x80\x04", ("pickle", "not read", "to_json_string")),
+    "itself.yaml": ("a: &a\n  b: *a\n", ("line 2", "refers to itself")),
     "written.ipynb": (
         json.dumps({"cells": [{"cell_type": "code", "source": ["%%writefile c.yaml\n", "base_model: gpt2\n"]}]}),
-        ("no known format", "name that file"),
+        ("format of the config is not known", "name that file"),
     ),
     "two.sh": (
         "#!/bin/bash\n" + "torchrun x.py --model_name_or_path gpt2 --per_device_train_batch_size 8\n" * 2,
         ("2 training commands", "state the job"),
     ),
-    "list.yaml": ("- a\n- b\n", ("no table of keys",)),
+    "list.yaml": ("- a\n- b\n", ("contains no keys",)),
     "broken.yaml": ("a: [1\nb: 2\n", ("broken.yaml line 2", "not valid YAML")),
     "template.yaml": ("base_model: {{ model }}\nsequence_len: {% if x %}\n", ("is a template",)),
-    "unknown.yaml": ("hello: world\n", ("no known format", "Axolotl")),
-    "unknown.py": ("print(1)\n", ("no known format",)),
+    "unknown.yaml": ("hello: world\n", ("format of the config is not known", "Axolotl")),
+    "unknown.py": ("print(1)\n", ("format of the config is not known",)),
     "broken.py": ("import modal\n@app.function(gpu='A100'\n", ("not valid Python",)),
     "filled.yaml": (
         "base_model: gpt2\nsequence_len: ${{ inputs.len }}\nmicro_batch_size: 2\n",
@@ -64,7 +64,7 @@ CASES = {
     "no_gpu.yaml": ("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: x}]}\n", ("no nvidia.com/gpu",)),
     "half.yaml": (
         "apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: half}}}]}\n",
-        ("no whole number of GPUs: 'half'",),
+        ("not a whole number of GPUs: 'half'",),
     ),
     "strange_gpu.yaml": ("resources: {accelerators: 'Z9000:8'}\nrun: x\n", ("strange_gpu.yaml: GPU", "unknown GPU 'Z9000'")),
 }

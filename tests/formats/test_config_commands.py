@@ -92,7 +92,7 @@ def test_a_deepspeed_config_in_the_folder_is_read_and_one_outside_is_not(costgua
         assert answer["job"]["parallel"]["zero"] == stage, name
     (inside / "link.json").symlink_to(folder / "z3.json")
     (inside / "a.yml").write_text(f"{AXOLOTL}deepspeed: link.json\n")
-    assert "link.json is not beside the config" in costguard("size", "run/a.yml").out
+    assert "link.json is not next to the config" in costguard("size", "run/a.yml").out
 
 
 SKYPILOT = "resources:\n  accelerators: H100:8\nnum_nodes: 2\nrun: |\n  python train.py\n"

@@ -131,7 +131,7 @@ def test_a_notebook_is_read_without_its_shell_lines(tmp_path: Path) -> None:
     ("text", "left"),
     [
         ("resources: {accelerators: ['A100:8', 'H100:8']}\nrun: x\n", "several kinds"),
-        ("resources: {accelerators: 'A100:0.5'}\nrun: x\n", "no whole number"),
+        ("resources: {accelerators: 'A100:0.5'}\nrun: x\n", "not a whole number"),
         ("type: task\nresources: {gpu: 'A100,H100:8'}\n", "several kinds"),
         ("type: task\nresources: {gpu: 'H100'}\nmax_price: 3\nbackends: [cudo]\n", "cudo"),
     ],

@@ -78,7 +78,7 @@ def test_a_job_that_a_stranger_wrote_is_kept_in_its_folder(folder: Path) -> None
     rest = 'method = "full"\nseq_len = 64\n'
     for line in ('path = "../outside.json"', 'model = "/etc/passwd"', 'path = "link.json"', 'model = "./linked/outside.json"'):
         job.write_text(f"{line}\n{rest}")
-        with restrict_files(folder), pytest.raises(InputError, match="outside of the folder"):
+        with restrict_files(folder), pytest.raises(InputError, match="outside of the allowed folder"):
             api.size(job)
     job.write_text(f'path = "model/config.json"\n{rest}')
     with restrict_files(folder):

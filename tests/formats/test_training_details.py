@@ -130,7 +130,7 @@ def test_arguments_of_the_trainer_that_change_nothing_are_not_named_as_not_read(
 def test_a_key_that_stands_twice_is_named_and_the_last_one_counts(tmp_path: Path) -> None:
     found = read(tmp_path, "a.yaml", f"{LF}cutoff_len: 512\ncutoff_len: 1024\n")
     assert found.table["seq_len"] == 1024
-    assert any("stands twice" in note and "cutoff_len" in note for note in found.notes)
+    assert any("appears twice" in note and "cutoff_len" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

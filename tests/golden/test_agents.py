@@ -91,7 +91,7 @@ def test_tokens_are_made_listed_and_revoked_and_one_is_shown_once(machine: Comma
 
 
 def test_enrolling_says_what_is_missing(machine: Command, tmp_path: Path) -> None:
-    machine("agent", "enrol", "train-9").says("no machine is called 'train-9'")
+    machine("agent", "enrol", "train-9").says("no machine has the name 'train-9'")
     machine("agent", "enrol").says("Missing argument", "costguard agent enrol --help")
     machine("agent", "list", "--through-restarts").says(
         "is not used by costguard agent list", "costguard agent enrol --through-restarts"

@@ -56,7 +56,7 @@ def test_story_1_it_is_idle_since_the_training_ended() -> None:
     assert early.state == ACTIVE
     found = judged([one for one in known if one.at <= START + 110 * MINUTE], 110)
     assert (found.state, found.confidence, found.since) == (IDLE, 0.9, START + 65 * MINUTE)
-    assert found.reasons[0] == "GPU duty at most 0 % since 2026-11-06 13:05 UTC"
+    assert found.reasons[0] == "GPU duty 0 % since 2026-11-06 13:05 UTC"
     assert found.families == (DUTY, CPU, IO)
 
 
@@ -149,7 +149,7 @@ def test_a_quiet_processor_alone_is_enough_to_tell_people_and_no_more(names: Seq
 def test_without_duty_or_an_agent_it_is_unknown(names: Sequence[str]) -> None:
     found = judged([one for name in names for one in signal(name, 0, 60)], 60)
     assert (found.state, found.confidence) == (UNKNOWN, 0)
-    assert "activity is not measured" in found.reasons[0]
+    assert "enrol an agent" in found.reasons[0]
 
 
 def test_a_family_that_fell_silent_makes_it_unknown_unless_the_policy_does_without() -> None:
@@ -211,8 +211,8 @@ def test_a_single_noisy_sample_resets_nothing_and_stops_the_act() -> None:
     [
         (CPU_CORES, 0, 0.2, "CPU 0.2 cores just now"),
         (NETWORK, 0, 1.5e6, "network 1.5e+03 kB/s just now"),
-        (STEP, 7, 8, "steps moved on"),
-        (QUEUE_JOBS, 0, 1, "jobs in the queue 1 just now"),
+        (STEP, 7, 8, "steps increased"),
+        (QUEUE_JOBS, 0, 1, "1 jobs in the queue just now"),
         (INPUT_AGE, 9000, 60, "keyboard input 1 min ago"),
         (GPU_POWER_BUSIEST, 60, 130, "power of the busiest GPU 130 W just now"),
     ],

@@ -159,7 +159,7 @@ def test_a_policy_goes_as_far_as_both_its_file_and_its_newest_arming_allow(
         ("stop abcd", STOP, ""),
         ("stop 9999", OBSERVE, "it was edited since ada armed it, so it only observes: costguard policy accept abcd"),
         ("notify 9999", NOTIFY, "ada armed it for notify"),
-        ("stop", NOTIFY, "it was armed without a digest of what it means, by an older version: costguard policy accept abcd"),
+        ("stop", NOTIFY, "it was armed without a digest, by an older version: costguard policy accept abcd"),
     ],
 )
 def test_an_arming_belongs_to_what_the_policy_meant(value: str, level: str, why: str) -> None:

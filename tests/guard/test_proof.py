@@ -169,7 +169,7 @@ def test_what_a_crash_left_is_left_alone_until_it_cannot_be_sent_any_more() -> N
     gone = machine(state="stopped")
     assert look(one, gone, after=29 * S) == IntentUpdate(why="it may be sent at any moment")
     assert look(one, gone, after=30 * S).state == DONE
-    assert look(one, machine(), after=31 * S) == IntentUpdate(why="it is still running, and may be settling")
+    assert look(one, machine(), after=31 * S) == IntentUpdate(why="it is still running, and the change may be in progress")
     assert look(one, machine(), after=MIN) == IntentUpdate(state=READY, why="it is still running", again=True)
     assert look(one, machine(state="stopping"), after=31 * S).state == VERIFYING
     assert look(one, None, after=31 * S).state == VERIFYING

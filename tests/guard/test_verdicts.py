@@ -98,7 +98,7 @@ def found(work: Activity, at: Any, climb: EscalationState | None = None, **state
 def test_unknown_work_cannot_be_said_and_never_counts_as_idle() -> None:
     verdict = judged(machine(), policy(), Activity(), friday(20))
     assert (verdict.finding, verdict.truth.missing) == (CANNOT_SAY, ("state",))
-    assert "no signals yet: activity is not measured" in verdict.reasons
+    assert "no activity data yet: enrol an agent" in verdict.reasons
 
 
 def test_what_is_false_whatever_the_work_is_false_where_work_is_unknown() -> None:

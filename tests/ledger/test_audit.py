@@ -217,7 +217,7 @@ TAMPERED = {
     "UPDATE ledger_state SET ledger_id = 'other'": "and this is other",
     "DELETE FROM audit WHERE seq = 11": "and the audit log records none",
     "DELETE FROM audit WHERE seq >= 9": "hook run h1 exists, but no row of the audit log records it",
-    "DELETE FROM audit": "row 1 is missing: the audit is empty",
+    "DELETE FROM audit": "row 1 is missing: the audit log is empty",
 }
 
 
@@ -266,7 +266,7 @@ def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str
     "stated", ["", "12", "0:9f86d081884c7d65", "12:9f86d081884c7d6", "12:xyz6d081884c7d65", "12:" + "a" * 65, "-1:" + "a" * 16]
 )
 def test_what_is_no_head_is_refused(stated: str) -> None:
-    with pytest.raises(InputError, match="is not a head of an audit"):
+    with pytest.raises(InputError, match="is not an audit anchor"):
         parse_anchor(stated)
     assert parse_anchor(" AUDIT 12:9F86D081884C7D65 ") == AuditAnchor(12, "9f86d081884c7d65")
 
@@ -368,7 +368,7 @@ def test_the_first_row_that_does_not_fit_is_named_with_what_was_expected() -> No
     assert find_first_break([*chain[:2], *chain[3:]]) == AuditFinding(3, "row 3 is missing: row 4 follows instead")
     edited = [*chain[:2], chain[2]._replace(body='{"a":1}'), *chain[3:]]
     comes_to = hash_entry(chain[1].hash, 3, 3, "wished", '{"a":1}')
-    says = f"its hash is {chain[2].hash[:16]}, and what it says comes to {comes_to[:16]}"
+    says = f"its hash is {chain[2].hash[:16]}, but its content has the hash {comes_to[:16]}"
     assert find_first_break(edited) == AuditFinding(3, f"row 3 was changed: {says}")
     edited[2] = edited[2]._replace(hash=comes_to)
     says = f"it names {chain[2].hash[:16]} as the hash of the row before it, and that one's is {comes_to[:16]}"

@@ -76,7 +76,7 @@ def test_a_sound_ledger_has_no_findings(engine: Engine, url: str) -> None:  # no
             ["overlap"],
         ),
         (["UPDATE correction SET expected = expected - 1"], ["correction 1 says"]),
-        (["UPDATE span SET unit = 'Parsecs' WHERE id = 1"], ["span 1 cannot be: meter.unit unknown value 'Parsecs'"]),
+        (["UPDATE span SET unit = 'Parsecs' WHERE id = 1"], ["span 1 is invalid: meter.unit unknown value 'Parsecs'"]),
         (["UPDATE correction SET presence = 'edge'"], ["correction 1 says", "the roll-up of 2026-11-21"]),
         (["DELETE FROM correction"], ["the roll-up of 2026-11-21"]),
         (

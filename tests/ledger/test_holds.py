@@ -201,16 +201,14 @@ def test_a_renewal_that_does_not_fit_leaves_the_old_hold_and_says_so(url: str, h
     holds.take(hold("h2", "3"), [AGENT], NOON)
     refused = holds.take(hold("h1", "7.01"), [AGENT], NOON)
     assert (refused.admitted, refused.reason, refused.left, refused.was) == (False, "budget_cap", usd("7"), usd("6"))
-    assert refused.says == (
-        "budget agent: $7.00 of $10.00 left, not enough for 7.01 USD; the hold of 6.00 USD that was taken before stays"
-    )
+    assert refused.says == ("budget agent: $7.00 of $10.00 left, not enough for 7.01 USD; the earlier hold of 6.00 USD stays")
     assert rows(url, "SELECT id, nano FROM hold ORDER BY id") == [("h1", 6 * 10**9), ("h2", 3 * 10**9)]
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"who": "bob"}, "is another hold's id"),
+        ({"who": "bob"}, "is the id of another hold"),
         ({"gpu": "A100-SXM-80GB"}, r"is open for a run with another gpu \(none, now A100-SXM-80GB\)"),
         ({"labels": (("team", "nlp"),), "owner": ""}, r"another owner \(agent, now none\) and labels \(none, now team=nlp\)"),
         ({"money": Money.parse("7", "EUR")}, r"another currency \(USD, now EUR\)"),

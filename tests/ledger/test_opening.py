@@ -218,8 +218,8 @@ def _without_a_version(file: Path) -> None:
     [
         (_cut(1000), "is damaged"),
         (_text, "is not a ledger: it is not a SQLite file"),
-        (_another_program, "no costguard ledger"),
-        (_market, "no costguard ledger"),
+        (_another_program, "not a costguard ledger"),
+        (_market, "not a costguard ledger"),
         (_empty, "is not a ledger: it is empty or truncated"),
         (_cut(0), "is not a ledger: it is empty or truncated"),
         (_cut(50), "is not a ledger: it is empty or truncated"),

@@ -65,9 +65,9 @@ def refused(book: GuardStore, one: Intent, reason: str, at: datetime = NOON, fle
 def test_an_epoch_that_lost_its_turn_sends_nothing(book: GuardStore) -> None:
     one = planned(book)
     later = NOON + 6 * HOUR
-    assert "epoch 1 until" in refused(book, one, "not_acting", later)
+    assert "epoch 1, until" in refused(book, one, "not_acting", later)
     assert book.acquire_leader_lease("b", later, MINUTE) == 2
-    assert refused(book, one, "not_acting", later).endswith("is b's, epoch 2 until 18:01:00, and not epoch 1's")
+    assert refused(book, one, "not_acting", later).endswith("b holds the lease, epoch 2, until 18:01:00, not epoch 1")
     sent = book.move_intent(one, EXECUTING, later, fleet=FLEET, epoch=2)
     assert sent
     assert sent.epoch == 2
@@ -78,11 +78,11 @@ def test_nobody_sends_where_the_turn_was_given_back_or_never_taken(url: str) -> 
         assert not book.plan_intent(intent())
         reason = book.explain_refusal(intent(), NOON)
         assert reason
-        assert "no watchdog holds the lead" in reason.told
+        assert "no watchdog holds the leader lease" in reason.told
         assert book.acquire_leader_lease("a", NOON, MINUTE) == 1
         one = planned(book)
         book.release_leader_lease(1)
-        assert "the turn is nobody's" in refused(book, one, "not_acting")
+        assert "nobody holds the lease" in refused(book, one, "not_acting")
 
 
 @pytest.mark.parametrize(

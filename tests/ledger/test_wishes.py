@@ -76,7 +76,7 @@ def test_a_wish_is_lifted_once(book: GuardStore) -> None:
     assert book.lift_override("w1", who="eve", now=NOON + 2 * HOUR) == lifted
     assert book.load_open_overrides(NOON + HOUR) == []
     assert book.load_open_overrides(NOON) == [lifted]
-    with pytest.raises(InputError, match="not a wish of this ledger"):
+    with pytest.raises(InputError, match="not an override in this ledger"):
         book.lift_override("w9", who="bob", now=NOON)
     with pytest.raises(InputError, match="lifted before"):
         book.add_override(replace(lifted, id="w2"))

@@ -183,7 +183,7 @@ def test_a_quote_and_offers_are_the_commands_json(costguard: Command, market: st
         ("quote", {"gpu": ["H100", 7], "hours": 1}, "gpu: must be: array"),
         ("quote", {"fsdp": 1, **JOB}, "fsdp: must be: boolean"), ("size", {"job_file": "/nowhere/job.toml"}, "job.toml"),
         ("offers", {"top": "many"}, "must be a number"), ("report", {"month": "2026-13"}, "2026-13"),
-        ("keep", {"machine": "runpod/default/global/x"}, "for: is missing"), ("rm", {}, "is not a tool of costguard"),
+        ("keep", {"machine": "runpod/default/global/x"}, "for: is missing"), ("rm", {}, "is not a tool of this server"),
     ],
 )  # fmt: skip
 def test_a_wrong_call_names_the_argument(tool: str, arguments: dict[str, object], words: str, costguard: Command) -> None:

@@ -331,7 +331,7 @@ def test_an_impossible_start_is_not_believed(at: float) -> None:
     story = Story()
     story.listed(10)
     accrued = story.listed(12, machine(started_at=minute(at)))
-    assert any("is not believed" in note for note in accrued.notes)
+    assert any("is ignored" in note for note in accrued.notes)
     story.listed(13, machine(started_at=minute(at)))
     assert story.cost(13) == (1, 2, 3)
 
@@ -348,7 +348,7 @@ def test_one_id_twice_and_differently_leaves_the_resource_as_it_was() -> None:
     story.listed(1, machine(), machine("i-2"))
     torn = story.listed(2, machine(), machine(state="stopped", stopped_at=minute(1)), machine("i-2"))
     assert (torn.outcome, torn.opened, torn.closed) == ("partial", (), ())
-    assert "i-1 stands in one listing twice" in torn.why
+    assert "i-1 appears twice in one listing" in torn.why
 
 
 def test_currencies_are_never_mixed_in_one_span() -> None:

@@ -304,7 +304,7 @@ def test_a_disk_nobody_knows_bills_at_the_price_stated_with_it() -> None:
 def test_a_disk_price_that_cannot_be_is_not_believed_and_said(nano: int) -> None:
     item = seen("aws", Disk(100, "gp3", nano))
     assert [line for line in list_meters(item, RULES["aws"], {}) if line[0] == "storage"] == []
-    assert list_unpriced_parts(item, RULES["aws"]) == ("100 GB of disk 'gp3' while running: no price of it is known",)
+    assert list_unpriced_parts(item, RULES["aws"]) == ("100 GB of disk 'gp3' while running: its price is not known",)
 
 
 @pytest.mark.parametrize(("provider", "type_", "state"), [("vast", "disk", "stopped"), ("lambda", "filesystem", "running")])
@@ -331,10 +331,10 @@ def test_a_disk_type_without_a_price_is_bounded_and_one_in_the_machines_price_co
 
 def test_an_address_and_traffic_without_a_price_are_listed_and_what_is_gone_is_not() -> None:
     address = seen("runpod", usd=None, kind="address")
-    assert list_unpriced_parts(address, RULES["runpod"]) == ("an address: no price of it is known",)
+    assert list_unpriced_parts(address, RULES["runpod"]) == ("an address: its price is not known",)
     assert list_meters(address, RULES["runpod"], {}) == {}
     busy = seen("aws", counters=(TrafficCounter("traffic", 5),))
-    assert list_unpriced_parts(busy, RULES["aws"]) == ("traffic 'traffic': no price of it is known",)
+    assert list_unpriced_parts(busy, RULES["aws"]) == ("traffic 'traffic': its price is not known",)
     assert list_unpriced_parts(replace(busy, state="ended"), RULES["aws"]) == ()
 
 
@@ -390,7 +390,7 @@ def test_a_disk_that_would_cost_more_than_any_resource_is_named_and_not_counted(
     disk = Disk(10**7, "gp3", nano_per_gb_month=10 * NANO)
     assert [line for line in billed("aws", disk) if line[0] == "storage"] == []
     assert list_unpriced_parts(seen("aws", disk), RULES["aws"]) == (
-        "10000000 GB of disk 'gp3' while running: no price of it is known",
+        "10000000 GB of disk 'gp3' while running: its price is not known",
     )
 
 
@@ -588,7 +588,7 @@ def test_an_hour_of_what_was_paid_in_advance_costs_nothing_more_and_is_said() ->
     block = (Price(None, prepaid=True, source="capacity block"),)
     assert billed("aws", usd=None, prices=block) == {}
     told = list_unpriced_parts(seen("aws", usd=None, prices=block), get_billing_rule(RULES, "aws"))
-    assert any("paid for in advance" in sentence for sentence in told)
+    assert any("prepaid computing" in sentence for sentence in told)
 
 
 def test_an_unknown_price_is_not_taken_for_one_paid_in_advance() -> None:

@@ -132,7 +132,7 @@ def test_a_time_in_the_future_is_dropped_and_the_rest_kept() -> None:
     kept, notes = drop_impossible_times(item, AT)
     assert kept == replace(item, started_at=None)
     assert len(notes) == 1
-    assert "acme i-1: started_at 2026-11-21 12:05 lies in the future" in notes[0]
+    assert "acme i-1: started_at 2026-11-21 12:05 is in the future" in notes[0]
 
 
 def test_a_clock_that_runs_a_little_ahead_is_believed() -> None:
@@ -145,7 +145,7 @@ def test_a_time_before_2000_is_an_empty_field(name: str) -> None:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     kept, notes = drop_impossible_times(seen(**{name: epoch}), AT)
     assert getattr(kept, name) is None
-    assert f"{name} 1970-01-01 00:00 lies before 2000" in notes[0]
+    assert f"{name} 1970-01-01 00:00 is before 2000" in notes[0]
     first = datetime(2000, 1, 1, tzinfo=UTC)
     assert drop_impossible_times(seen(**{name: first}), AT)[1] == ()
 
@@ -224,14 +224,14 @@ def test_two_rows_that_agree_are_one() -> None:
 
 def test_two_rows_that_differ_leave_the_listing_partial_and_neither_is_believed() -> None:
     found, notes = remove_duplicates(Complete((ONE, TWO, OTHER_ONE)))
-    assert found == Partial((TWO,), "i-1 stands in one listing twice, and differently")
-    assert notes == ("i-1 stands in one listing twice, and differently",)
+    assert found == Partial((TWO,), "i-1 appears twice in one listing, with different values")
+    assert notes == ("i-1 appears twice in one listing, with different values",)
 
 
 def test_a_partial_listing_stays_partial_for_its_own_reason_too() -> None:
     found, notes = remove_duplicates(Partial((ONE, OTHER_ONE, TWO, seen("i-2", name="b"), THREE), "page 3 failed"))
-    assert found == Partial((THREE,), "page 3 failed; i-1 and 1 more stand in one listing twice, and differently")
-    assert notes == ("i-1 and 1 more stand in one listing twice, and differently",)
+    assert found == Partial((THREE,), "page 3 failed; i-1 and 1 more appear twice in one listing, with different values")
+    assert notes == ("i-1 and 1 more appear twice in one listing, with different values",)
 
 
 @given(st.lists(st.sampled_from((ONE, OTHER_ONE, TWO, THREE, seen("i-3"))), max_size=8))
@@ -266,5 +266,5 @@ def test_a_poll_that_cannot_be_is_refused(change: dict[str, object], words: str)
 
 @pytest.mark.parametrize("bad", ["i-\0", "i-\ud800"])
 def test_an_id_that_no_database_can_hold_is_refused(bad: str) -> None:
-    with pytest.raises(InputError, match="no database can hold"):
+    with pytest.raises(InputError, match="cannot be stored"):
         Observation(key=ResourceKey("cloud", "lab", "here", bad), state="running")

@@ -51,13 +51,13 @@ def test_a_poll_of_aws_ends_in_time_where_nobody_says_who_asks(tmp_path: Path) -
     [
         ("connect", "refuse", "no connection (ConnectError)"),
         ("connect", "fill", "no connection in time"),
-        ("connect", "hole", "no whole answer in time"),
+        ("connect", "hole", "no complete answer in time"),
         ("connect", "garbage", "did not answer in HTTP"),
         ("header", "cut", "closed the connection without an answer"),
-        ("body", "cut", "broke off in the middle of its answer"),
-        ("body", "half", "broke off in the middle of its answer"),
+        ("body", "cut", "closed the connection in the middle of its answer"),
+        ("body", "half", "closed the connection in the middle of its answer"),
         ("body", "reset", "the connection broke"),
-        ("body", "drip", "no whole answer in time"),
+        ("body", "drip", "no complete answer in time"),
     ],
 )
 def test_what_went_wrong_on_the_wire_is_said_as_it_was(tmp_path: Path, phase: str, kind: str, words: str) -> None:

@@ -84,7 +84,7 @@ class MemoryFetcher:
     def get(self, path: str, *, most_bytes: int = MOST_FEED_BYTES) -> FetchedFeed:
         self.asked.append(path)
         if path not in self.pages or len(self.pages[path]) > most_bytes:
-            raise MissingError("has no such thing", provider="memory", status=404)
+            raise MissingError("has no such resource", provider="memory", status=404)
         return FetchedFeed(body=self.pages[path], as_of=self.as_of)
 
     def post(self, path: str, body: bytes, *, most_bytes: int = MOST_FEED_BYTES) -> FetchedFeed:  # noqa: ARG002 - the port's

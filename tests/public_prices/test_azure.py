@@ -86,7 +86,7 @@ def test_next_page_elsewhere_is_never_asked(link: object) -> None:
     listing = source.list_public_offers(fetch, GPUS)["azure"]
     assert len(fetch.asked) == 1
     assert listing.offers
-    assert "the next page is elsewhere and was not asked" in listing.why
+    assert "the next page is on another host and was not fetched" in listing.why
 
 
 def test_line_breaks_in_a_link_are_not_passed_on() -> None:

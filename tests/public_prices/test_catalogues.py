@@ -120,9 +120,9 @@ def test_shares_of_a_gpu_and_rows_that_are_cut_are_no_offers(row: str) -> None:
 def test_a_version_that_names_no_day_is_refused(text: bytes) -> None:
     pages = gpuhunt_pages() | {"/v3/aws/version": text}
     found = gpuhunt.source.list_public_offers(MemoryFetcher(pages), GPUS)
-    assert (found["aws"].offers, "no day and run" in found["aws"].why) == ((), True)
+    assert (found["aws"].offers, "expected a day and a run" in found["aws"].why) == ((), True)
     assert found["azure"].offers
-    with pytest.raises(InvalidAnswerError, match="no day and run"):
+    with pytest.raises(InvalidAnswerError, match="expected a day and a run"):
         gpuhunt.source.list_offers_of(MemoryFetcher(pages), GPUS, ["aws"])
 
 
@@ -140,11 +140,11 @@ def bomb() -> bytes:
 
 BROKEN_ZIPS = {
     "a web page": (b"<!DOCTYPE html><title>Blocked</title>", "a web page"),
-    "half a zip": (pack("aws.csv", capture("gpuhunt_aws.csv"))[:200], "no whole zip"),
-    "a damaged zip": (pack("aws.csv", HEAD * 9).replace(b"PK\x01\x02", b"PK\x09\x02"), "no whole zip"),
-    "nothing": (b"", "no whole zip"),
-    "half an end": (pack("aws.csv", HEAD)[:-1], "no whole zip"),
-    "a comment behind the end": (pack("aws.csv", HEAD)[:-2] + b"\x01\x00x", "no whole zip"),
+    "half a zip": (pack("aws.csv", capture("gpuhunt_aws.csv"))[:200], "an incomplete zip"),
+    "a damaged zip": (pack("aws.csv", HEAD * 9).replace(b"PK\x01\x02", b"PK\x09\x02"), "an incomplete zip"),
+    "nothing": (b"", "an incomplete zip"),
+    "half an end": (pack("aws.csv", HEAD)[:-1], "an incomplete zip"),
+    "a comment behind the end": (pack("aws.csv", HEAD)[:-2] + b"\x01\x00x", "an incomplete zip"),
     "thousands of files": (pack_many(2000), "list of files has"),
     "another file": (pack("gcp.csv", HEAD), "holds no aws.csv"),
     "a bomb": (bomb(), "would unpack to"),

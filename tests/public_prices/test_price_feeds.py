@@ -95,13 +95,13 @@ def test_answers_that_nobody_used_for_weeks_are_removed(rig: Rig) -> None:
     ("fault", "error", "said"),
     [
         ({"kind": "status", "status": 429, "headers": {"Retry-After": "3600"}}, ThrottledError, "429"),
-        ({"kind": "status", "status": 403}, RefusedError, "without a key any more"),
+        ({"kind": "status", "status": 403}, RefusedError, "may need a key now"),
         ({"kind": "status", "status": 500}, UnreachableError, "500"),
-        ({"kind": "redirect"}, InvalidAnswerError, "sends elsewhere"),
-        ({"kind": "short"}, UnreachableError, "broke off"),
+        ({"kind": "redirect"}, InvalidAnswerError, "a redirect"),
+        ({"kind": "short"}, UnreachableError, "in the middle of its answer"),
         ({"kind": "bomb"}, InvalidAnswerError, "more than"),
         ({"kind": "reset"}, UnreachableError, "without an answer"),
-        ({"kind": "status", "status": 304}, InvalidAnswerError, "nothing was asked before"),
+        ({"kind": "status", "status": 304}, InvalidAnswerError, "without an earlier request"),
     ],
 )
 def test_what_goes_wrong_is_said_and_nothing_is_kept(

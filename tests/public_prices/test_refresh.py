@@ -128,15 +128,15 @@ def test_a_second_refresh_asks_nobody_within_the_hour(market: Market) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[Feeds], object], str]] = {
-    "a web page": (lambda f: f.fault("/v3/", "html", status=200), "no day and run"),
+    "a web page": (lambda f: f.fault("/v3/", "html", status=200), "expected a day and a run"),
     "a page in place of the zip": (lambda f: f.fault("catalog.zip", "html", status=200), "a web page"),
-    "half a zip": (lambda f: f.fault("catalog.zip", "truncated"), "no whole zip"),
-    "a connection that breaks": (lambda f: f.fault("catalog.zip", "short", times=60), "broke off"),
+    "half a zip": (lambda f: f.fault("catalog.zip", "truncated"), "an incomplete zip"),
+    "a connection that breaks": (lambda f: f.fault("catalog.zip", "short", times=60), "in the middle of its answer"),
     "no answer": (lambda f: f.fault("/v3/", "reset", times=60), "without an answer"),
     "asked too often": (lambda f: f.fault("/v3/", "status", status=429, headers={"Retry-After": "900"}), "429"),
     "a failure": (lambda f: f.fault("/v3/", "status", status=503, headers={"Retry-After": "900"}), "503"),
-    "a key": (lambda f: f.fault("/v3/", "status", status=403), "without a key any more"),
-    "a redirect": (lambda f: f.fault("/v3/", "redirect"), "sends elsewhere"),
+    "a key": (lambda f: f.fault("/v3/", "status", status=403), "may need a key now"),
+    "a redirect": (lambda f: f.fault("/v3/", "redirect"), "a redirect"),
     "packed without end": (lambda f: f.fault("catalog.zip", "bomb"), "more than"),
 }
 
@@ -191,7 +191,7 @@ def test_a_few_absurd_prices_are_left_out_and_named(market: Market) -> None:
     assert (found["state"], found["providers"]["aws"]) == ("ok", 5)
     (remark,) = [one for one in found["remarks"] if "absurd" in one]
     assert remark.startswith(
-        "aws: 1 rows with an absurd price left out, such as aws g6.xlarge in us-east-1 at $0.0200 (known: $0."
+        "aws: 1 rows with an implausible price left out, such as aws g6.xlarge in us-east-1 at $0.0200 (known: $0."
     )
     assert market.rows("aws")["g6.xlarge", "us-east-1", "on-demand"].rate != shop.offer("aws", "L4", "0.02").rate
 
@@ -217,7 +217,7 @@ def test_a_feed_that_prices_what_is_not_there_only_tells_of_what_is_known(market
     )
     found = sources(market.refresh("--source", "cyclenerd"))["cyclenerd"]
     assert found["providers"]["gcp"] == 4
-    assert "gcp: 2 rows of GPUs in regions that are not known to have them left out" in found["remarks"]
+    assert "gcp: 2 rows left out: their region is not known to have the GPU" in found["remarks"]
     assert not [key for key in market.rows("gcp") if key[1] == "moon-north1"]
 
 

@@ -80,7 +80,7 @@ def test_search_that_is_refused_ends_the_searches() -> None:
     listing = source.list_public_offers(fetch, GPUS)["vast"]
     assert len(fetch.asked) == 3
     assert listing.offers
-    assert listing.why.startswith("not asked for A100 SXM4, A100 PCIE, A800 PCIE, L40S")
+    assert listing.why.startswith("not queried for A100 SXM4, A100 PCIE, A800 PCIE, L40S")
     assert listing.why.endswith("was asked too often")
 
 

@@ -79,8 +79,8 @@ def test_a_price_dated_ahead_is_as_unsure_as_one_of_that_age_and_still_ranked() 
 @pytest.mark.parametrize(
     ("changed", "days", "why"),
     [
-        ({}, -366, "dated 366 d ahead; a price of this kind says nothing after 365 d"),
-        ({"provider": "vast", "tier": "on-demand"}, -2, "dated 2 d ahead; a price of this kind says nothing after 1 d"),
+        ({}, -366, "dated 366 d ahead; a price of this kind is not ranked after 365 d"),
+        ({"provider": "vast", "tier": "on-demand"}, -2, "dated 2 d ahead; a price of this kind is not ranked after 1 d"),
         ({"provider": "vast", "tier": "on-demand"}, -1, ""),
     ],
 )
@@ -103,12 +103,12 @@ def test_an_unknown_price_has_no_age() -> None:
     ("changed", "days", "why"),
     [
         ({}, 365, ""),
-        ({}, 366, "says nothing after 365 d"),
+        ({}, 366, "is not ranked after 365 d"),
         ({"observed_to": TODAY}, 181, "an undated copy"),
         ({"observed_to": TODAY}, 180, ""),
         ({"provider": "vast", "tier": "on-demand"}, 1, ""),
-        ({"provider": "vast", "tier": "on-demand"}, 2, "says nothing after 1 d"),
-        ({"provider": "vast"}, 0, "the least bid"),
+        ({"provider": "vast", "tier": "on-demand"}, 2, "is not ranked after 1 d"),
+        ({"provider": "vast"}, 0, "the minimum bid"),
         ({"tier": "on-demand", "pricing": "standard"}, 2000, ""),
         ({"provider": "runpod", "tier": "secure", "rate": Rate.parse("4")}, 0, "a placeholder"),
         ({"provider": "runpod", "tier": "secure", "gpu": "RTX-4090", "rate": Rate.parse("4")}, 0, ""),

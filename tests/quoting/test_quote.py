@@ -64,7 +64,7 @@ OPTION = QuoteOption(
 def test_the_assumption_with_the_widest_hours_is_named_with_its_money() -> None:
     said = explain_uncertainty(OPTION)
     assert said is not None
-    assert said.startswith("start-up matters most")
+    assert said.startswith("start-up has the largest effect")
     assert "$8.00 (4.00 h)" in said
 
 

@@ -153,7 +153,7 @@ def test_a_long_table_is_cut_before_its_sums_and_says_so() -> None:
     rows = (*((f"r{n}", "1") for n in range(1500)), ("total", "1500"))
     text = render(Document(data={}, tables=(TableView(title="t", columns=("a", "b>"), rows=rows, sums=1),)))
     assert text.count("<tr>") == 1 + MOST_ROWS + 1 + 1
-    assert "and 1,100 more rows: the same answer as JSON or CSV holds them all" in text
+    assert "and 1,100 more rows: the JSON or CSV output has all" in text
     assert text.index("more rows") < text.index('<tbody class="sums">') < text.index("total")
 
 

@@ -64,8 +64,8 @@ def test_what_was_spent_stands_with_its_bounds_and_each_currency_by_itself() -> 
 def test_a_running_period_says_so_far_and_what_it_comes_to() -> None:
     running = replace(SPENT, as_of=datetime(2026, 10, 20, tzinfo=UTC), forecast=(money("150", "150", "200"),))
     assert of(running, "Spent so far").text == "$100.00"
-    assert of(running, "By its end at the current burn") == HeadlineFigure(
-        name="By its end at the current burn", text="$150.00", note="between $150.00 and $200.00"
+    assert of(running, "Forecast at the current burn") == HeadlineFigure(
+        name="Forecast at the current burn", text="$150.00", note="between $150.00 and $200.00"
     )
 
 

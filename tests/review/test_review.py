@@ -223,8 +223,8 @@ def test_gitlab_gets_a_note_that_is_updated(
     [
         (("--path", "jobs/*"), "state one of --base and --ci"),
         (("--base", "main"), "--path"),
-        (("--base", "no-such-branch", "--path", "x"), "git knows no revision"),
-        (("--base", "--upload-pack=touch owned", "--path", "x"), "git knows no revision"),
+        (("--base", "no-such-branch", "--path", "x"), "git has no revision"),
+        (("--base", "--upload-pack=touch owned", "--path", "x"), "git has no revision"),
         (("--ci", "jenkins", "--path", "x"), "--ci"),
         (("--ci", "github", "--path", "x"), "GITHUB_EVENT_PATH"),
         (("--base", "main", "--path", "x", "--max-usd", "much"), "--max-usd"),
@@ -327,7 +327,7 @@ def test_settings_of_the_checkout_decide_neither_where_the_token_goes_nor_a_quot
     (change,) = ran.data["changes"]
     assert change["before"]["usd"]
     assert change["after"]["usd"]
-    assert ("is not used: the reviewed change may have written it" in ran.err) is adds
+    assert ("is not used: the reviewed change may have edited it" in ran.err) is adds
 
 
 def test_settings_above_the_working_folder_are_not_used_in_ci(
@@ -338,7 +338,7 @@ def test_settings_above_the_working_folder_are_not_used_in_ci(
     monkeypatch.chdir(repository.checkout / "jobs")
     ran = review(costguard)
     assert ran.code == 0, ran.err
-    assert "is not used: the reviewed change may have written it" in ran.out
+    assert "is not used: the reviewed change may have edited it" in ran.out
     here = review(costguard, "--json")
     monkeypatch.chdir(repository.checkout)
     assert here.data == review(costguard, "--json").data, "in a folder of the checkout both sides are found as well"
@@ -366,7 +366,7 @@ def test_settings_named_in_the_checkout_are_refused_and_those_outside_of_it_are_
     for place in ("costguard.toml", str(inside), "link.toml", "../way.toml", str(tmp_path / "folder" / "costguard.toml")):
         refused = call(place)
         assert refused.code == 2, place
-        assert "lies in the checkout" in refused.err
+        assert "is in the checkout" in refused.err
         assert ("--config" if named == "flag" else "COSTGUARD_CONFIG") in refused.err
     assert github.asked == []
     outside.write_text('[network]\nproxy = "no proxy"\n')

@@ -24,5 +24,5 @@ events
   Fri 19:40  box busy
 expect
   never start box
-  Sat 08:00-08:02  notice start:nights box saying "weekend wants it off"
+  Sat 08:00-08:02  notice start:nights box saying "weekend requires it to be off"
   Sat 13:59  box is stopped

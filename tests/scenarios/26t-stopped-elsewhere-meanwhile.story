@@ -19,4 +19,4 @@ events
 expect
   20:05-20:08  stop box
   never start box
-  21:00-21:02  notice start:nights box saying "its provider says that it was stopped"
+  21:00-21:02  notice start:nights box saying "its provider reports a stop"

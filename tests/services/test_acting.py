@@ -262,7 +262,7 @@ def test_a_pause_over_which_somebody_else_moved_it_changes_nothing_of_theirs() -
     assert not world.act().sent
     assert (world.asked, world.ledger.rows["one"].state) == ([], CANCELLED)
     world = World(at={"before verifying": taken_over})
-    assert world.act().held == "another process changed it meanwhile"
+    assert world.act().held == "another process changed it in the meantime"
 
 
 def test_200_and_it_runs_on_is_sent_at_0_1_3_and_7_minutes_and_paged_at_10() -> None:

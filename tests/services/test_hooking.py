@@ -111,7 +111,7 @@ def test_a_hook_that_takes_too_long_is_ended_with_all_it_began(tmp_path: Path) -
         "print('saving', flush=True); time.sleep(600)"
     )
     end = python(code, within_s=5)
-    assert (end.state, end.status, end.why) == (TIMED_OUT, -signal.SIGKILL, "it was ended after 5 s")
+    assert (end.state, end.status, end.why) == (TIMED_OUT, -signal.SIGKILL, "it was killed after 5 s")
     assert end.output == "saving\n"
     assert _has_gone(int(mark.read_text()))
 

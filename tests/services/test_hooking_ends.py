@@ -11,7 +11,7 @@ LATE_S = 12
 
 def test_a_hook_that_sleeps_past_its_time_is_ended() -> None:
     end = python(f"import time; time.sleep({LATE_S}); print('slept')", within_s=0.5)
-    assert (end.state, end.why, end.output) == (TIMED_OUT, "it was ended after 0.5 s", "")
+    assert (end.state, end.why, end.output) == (TIMED_OUT, "it was killed after 0.5 s", "")
 
 
 def test_a_hook_within_its_time_is_let_be() -> None:

@@ -68,7 +68,7 @@ def test_any_change_that_a_file_can_say_is_compared(
     found = figures(services, POLICY.replace(old, new))
     assert found["machines"] == ("1", machines, difference)
     if new == 'for = "30m"':  # ten minutes later: 100 of 110 minutes at $32.77, less the disk
-        assert found["machine-hours at rest"] == ("1.8", "1.7", "-0.2")
+        assert found["machine-hours stopped"] == ("1.8", "1.7", "-0.2")
         assert found["saved, USD"][2] == "-$5.45"
     else:
         assert found["saved, USD"][2].startswith("-$59.9")
@@ -76,8 +76,8 @@ def test_any_change_that_a_file_can_say_is_compared(
 
 def test_the_machines_that_only_one_of_them_stops_are_named(services: PageServices) -> None:
     change, before, after = simulate_policy_change(services, "idle-gpu", POLICY.replace('"idle"', '"hung"'), "1d")
-    assert change.lead == ("The change would have stopped 0 machines more, and 1 no longer.",)
-    assert change.notes[0] == "No longer stopped: box of ada (A100-80GB-SXM)"
+    assert change.lead == ("The change would have stopped 0 more and 1 fewer machines.",)
+    assert change.notes[0] == "Stopped only before the change: box of ada (A100-80GB-SXM)"
     assert ("1 would-be stops" in before.lead[0], "none would have been stopped" in after.lead[0]) == (True, True)
 
 

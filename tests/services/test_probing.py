@@ -92,16 +92,16 @@ def test_a_member_that_works_now_speaks_against_it(book: GuardStore) -> None:
 
 
 def test_its_own_work_is_told_first(book: GuardStore) -> None:
-    assert against(book, Account({"i-0": 90.0, "i-1": 90.0})).startswith("it works: GPU duty")
+    assert against(book, Account({"i-0": 90.0, "i-1": 90.0})).startswith("it is active: GPU duty")
 
 
 def test_a_member_that_nothing_measures_now_speaks_against_it(book: GuardStore) -> None:
-    assert against(book, Account({"i-0": 0.0, "i-2": 0.0})) == "i-1 of its group exp-7 is not measured at this moment"
+    assert against(book, Account({"i-0": 0.0, "i-2": 0.0})) == "i-1 of its group exp-7 is not measured now"
 
 
 def test_a_cloud_that_cannot_be_asked_speaks_against_it_and_raises_nothing(book: GuardStore) -> None:
     quiet = {"i-0": 0.0, "i-1": 0.0, "i-2": 0.0}
     told = against(book, Account(quiet), elsewhere=Account(quiet, broken="the provider answered 503"))
-    assert told.startswith("i-2 of its group exp-7 cannot be measured at this moment: ")
+    assert told.startswith("i-2 of its group exp-7 cannot be measured now: ")
     assert "503" in told
-    assert against(book, Account(quiet, broken="no answer")).startswith("it cannot be measured at this moment")
+    assert against(book, Account(quiet, broken="no answer")).startswith("it cannot be measured now")

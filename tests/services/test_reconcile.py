@@ -150,8 +150,8 @@ def test_a_bill_of_no_resources_in_another_currency_is_never_added() -> None:
     results = every([billed], owed_for, others=others)
     assert {(one.currency, one.outcome) for one in results} == {("EUR", UNSURE), ("USD", UNSURE)}
     assert {part.reason for one in results for part in one.parts} == {
-        "in EUR, the other side in USD: currencies are never added",
-        "in USD, the other side in EUR: currencies are never added",
+        "in EUR, and the charges or the bill in USD: currencies are not added",
+        "in USD, and the charges or the bill in EUR: currencies are not added",
     }
     assert _find_currency_mismatches([billed, billed._replace(currency="USD")], owed_for) == {}
     named = [billed, *bill(count=HOURS_BILLED)]

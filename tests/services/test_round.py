@@ -157,7 +157,7 @@ def test_a_new_account_waits_where_nobody_can_say_today_whether_it_is_an_old_one
     both = [cloud(account="work", who=CostguardError("503")), cloud(account="home", who="7")]
     done = poll_sources(both, ledger, Hands(at=minute(19)))
     assert [one.state.scope.account for one in done.accrued] == ["work"]
-    assert "is new, and it cannot be determined today whether it is account 1 (aws)" in done.twins[0]
+    assert "is new and not polled: today it cannot be compared with account 1 (aws)" in done.twins[0]
 
 
 def test_known_scopes_fail_where_one_account_breaks_but_not_those_that_another_lists() -> None:

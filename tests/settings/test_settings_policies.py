@@ -239,7 +239,7 @@ POLICIES = [
     (
         'schedule = { off = "sat", exemptions = [{ start = "soon", end = 2026-01-01 }] }',
         "schedule.exemptions 1.start",
-        "must be an instant, not 'soon'",
+        "must be a time, not 'soon'",
     ),
 ]
 HOLDS = [
@@ -314,7 +314,7 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ("[[notify.route]]\nto = []", "notify.route 1.to: is empty"),
         ("[[notify.route]]\nto = 'slakc'", "notify.route 1.to: is not an address"),
         ("[[notify.route]]\nto = 'console'\ngroup_by = ['onwer']", "did you mean owner"),
-        ("[[notify.route]]\nto = 'console'\nrepeat = ['24h', '4h']", "must rise from one to the next"),
+        ("[[notify.route]]\nto = 'console'\nrepeat = ['24h', '4h']", "must increase"),
         ("[[notify.route]]\nto = 'console'\nrepeat = ['1s']", "must be at least 15m"),
         ("[[notify.route]]\nto = 'console'\nmin_severity = 'high'", "info, warning, page"),
         ("[[notify.route]]\nto = 'console'\nmatch = {}", "notify.route 1.match: is empty"),

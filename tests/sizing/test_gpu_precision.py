@@ -87,10 +87,10 @@ def test_a_gpu_that_does_not_compute_a_reduced_precision_is_refused_for_training
     answer = quoted(tmp_path, asked, "A100-80GB-SXM", "V100-32GB", "P40", "H100-SXM")
     assert {option.gpu.name for option in answer.options} == {"H100-SXM"}
     assert {r.gpu: r.reason for r in answer.refused} == {
-        gpu: f"'{precision}' is not computed by {gpu}" for gpu in ("A100-80GB-SXM", "V100-32GB", "P40")
+        gpu: f"'{precision}' is not supported by {gpu}" for gpu in ("A100-80GB-SXM", "V100-32GB", "P40")
     }
     assert all(GPUS[f.gpu].fp8_tflops for f in size_job(asked, facts=FACTS).fits_on)
-    with pytest.raises(InputError, match="is not computed by P40"):
+    with pytest.raises(InputError, match="is not supported by P40"):
         size_job(asked, facts=FACTS, on=Hardware(gpu=GPUS["P40"], gpu_count=1))
 
 

@@ -74,7 +74,7 @@ def test_a_dotted_name_stands_for_a_table_and_an_empty_cell_for_nothing() -> Non
         ({"tokens_per_s": "fast"}, ("tokens_per_s", "must be a number, not 'fast'")),
         ({"tokens_per_s": -1}, ("tokens_per_s", "between")),
         ({"tokens_per_s_per_gpu": 5}, ("tokens_per_s", "together with tokens_per_s_per_gpu")),
-        ({"hours": 3}, ("tokens", "is missing beside hours", "tokens = 50e6")),
+        ({"hours": 3}, ("tokens", "is required with hours", "tokens = 50e6")),
         ({"peak_gib": 3, "peak_gb": 3}, ("peak_gib", "together with peak_gb")),
         ({"peak_gib": 0}, ("peak_gib", "between")),
         ({"tokens_per_second": 5}, ("tokens_per_second", "did you mean tokens_per_s")),

@@ -214,7 +214,7 @@ class GuardPlayer(PollPlayer):
         with SpendingReader(self.stage.ledger_url, rules=self.stage.rules) as books:
             live = next((one for one in books.load_live(now) if one.observation.key == key), None)
         if live is None:
-            raise InputError(f"no machine is called '{name}'", field="ID")
+            raise InputError(f"no machine has the name '{name}'", field="ID")
         return live
 
     def _keep(self, event: StoryEvent) -> StoryReply:

@@ -35,7 +35,7 @@ STANDING = BudgetStatus(
 
 def test_the_table_has_the_worst_case_only_where_it_was_asked_for() -> None:
     asked, plain = build_budget_table((STANDING,), {}, NOON), build_budget_table((STANDING,), None, NOON)
-    assert set(asked.columns) - set(plain.columns) == {"at worst over by>"}
+    assert set(asked.columns) - set(plain.columns) == {"overshoot max>"}
     assert "2026-11-02 17:00 UTC" in plain.rows[0]
     assert "30.00" in plain.rows[0]
 

@@ -91,7 +91,7 @@ def test_an_unknown_price_is_null_and_bounded_and_said() -> None:
     assert unknown["usd_per_hour"] is None
     assert unknown["usd_per_hour_bounds"] == {"low": "0.0000", "high": "16.0000"}
     assert data["burn_usd_per_hour"] == "1.0000"
-    assert data["warnings"] == ["1 unpriced, at most $16.0000 an hour: nobody states a price, so nothing of it is expected"]
+    assert data["warnings"] == ["1 unpriced, at most $16.0000 an hour: no price known, so the expected cost excludes them"]
     assert data["unpriced"] == {"resources": 1, "usd_per_hour_at_most": "16.0000"}
     assert "$1.0000 an hour; 1 unpriced, at most $16.0000 an hour;" in people(books)
     assert "unknown (0 to 16.0000)" in people(books)
@@ -103,7 +103,7 @@ def test_what_nobody_can_price_is_null_unbounded_and_named() -> None:
     data = shown(books)
     one = next(r for r in data["resources"] if r["id"] == "i-1")
     assert (one["usd_per_hour"], one["usd_per_hour_bounds"]) == (None, {"low": "0.0000", "high": None})
-    assert data["warnings"] == [f"aws i-1 is not counted in full: {why}"]
+    assert data["warnings"] == [f"aws i-1 is not fully counted: {why}"]
     assert " unknown " in people(books)
 
 
@@ -126,7 +126,7 @@ def test_scopes_that_are_not_seen_come_before_everything_else() -> None:
     assert text.splitlines()[:3] == [
         "WARNING: aws/123/us-east-1 not read completely for 3 h: timeout",
         "WARNING: gcp/p/all was never read completely: refused (403)",
-        "WARNING: vast/me/all not read completely for 2 h: nobody has asked for 2 h",
+        "WARNING: vast/me/all not read completely for 2 h: not queried for 2 h",
     ]
     assert "1 of 4 accounts read." in text
 
@@ -218,7 +218,7 @@ def test_what_is_not_counted_names_the_holes_and_their_length() -> None:
     assert said(stated(books))["not_counted"][:3] == [
         "aws/123/us-east-1 was not read completely for 3 h 10 min from 2026-11-03 12:00 UTC: timeout",
         "vast/me/all was not polled before 2026-11-05 14:00 UTC, 4 d 14 h into the period",
-        "machines that started and ended while their account was not read",
+        "machines that started and ended between two polls of their account",
     ]
 
 
@@ -238,7 +238,7 @@ def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
     holey = FakeBooks(known=(scope_now(), scope_now(VAST)), polled=(stretch(at(1), NOW), stretch(at(2), NOW, scope=VAST)))
     refused = build_incomplete_report_error(stated(holey))
     assert isinstance(refused, IncompleteError)
-    assert (refused.exit_code, refused.what) == (4, "1 of 2 scopes were not read completely all through 2026-11")
+    assert (refused.exit_code, refused.what) == (4, "1 of 2 scopes were not read completely for all of 2026-11")
     assert "vast/me/all" in str(refused)
     nothing = build_incomplete_report_error(stated(FakeBooks()))
     assert nothing is not None

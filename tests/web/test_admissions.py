@@ -78,7 +78,7 @@ def test_a_run_is_held_once_and_ended_by_whoever_holds_it(watchdog: Station) -> 
     assert (again.status, again.data["reason"]) == (200, "already_held")
     assert again.data["expires_at"] == said["expires_at"], "it counts until then, whenever it is asked for again"
     other = admit(watchdog, "kube", **body)
-    assert (other.status, "another hold's id" in other.data["says"]) == (400, True)
+    assert (other.status, "the id of another hold" in other.data["says"]) == (400, True)
     assert ask(watchdog, "/v1/admit/end", {"hold": "build-7"}, "kube").status == 400, "it is slurm's"
     ended = ask(watchdog, "/v1/admit/end", {"hold": "build-7", "started": False})
     assert (ended.status, ended.data) == (200, {"hold": "build-7", "ended_by": "released"})
@@ -96,7 +96,7 @@ def test_a_run_that_is_asked_for_again_after_its_price_moved_is_renewed_or_refus
     )
     refused = admit(watchdog, usd="101", hours=2, id="moved")
     assert (refused.status, refused.data["reason"], refused.data["was_usd"]) == (409, "budget_cap", "90.00")
-    assert refused.data["says"].endswith("not enough for 101.00 USD; the hold of 90.00 USD that was taken before stays")
+    assert refused.data["says"].endswith("not enough for 101.00 USD; the earlier hold of 90.00 USD stays")
     another = admit(watchdog, usd="90", gpu="T4", hours=2, id="moved")
     assert (another.status, "another gpu (none, now T4)" in another.data["says"]) == (400, True)
     assert holds(watchdog)["moved"].money.nano == 90 * 10**9
@@ -164,7 +164,7 @@ def test_who_is_no_operator_admits_nothing(watchdog: Station, who: str, status: 
         ({"job": {"path": "config.json", "method": "full", "tokens": 1000}}, "names a file"),
         ({"job": {"model": "gpt9000", "method": "full", "tokens": 1000}}, "gpt9000"),
         ({"gpu": "H100", "hours": 1, "machines": 10**9}, "machines"), ({"gpu": "H100", "hours": "12"}, "hours"),
-        ({}, "neither a job"),
+        ({}, "no job, no rental"),
     ],
 )  # fmt: skip
 def test_a_request_of_another_form_is_named_and_holds_nothing(watchdog: Station, body: object, said: str) -> None:

@@ -198,7 +198,7 @@ def test_an_unknown_link_one_of_yesterday_and_one_whose_question_is_over_answer_
         tell(delete(ClimbRow))
     status, _ = house.click(path, "approve", token=compute_form_token(secret))
     assert status == 403
-    with pytest.raises(NoAnswerError, match="no longer asked"):
+    with pytest.raises(NoAnswerError, match="no longer open"):
         answer_ask(secret, approve=True, url=url, config=None, now=now)
     assert house.wishes() == []
 

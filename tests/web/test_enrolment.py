@@ -220,7 +220,7 @@ def test_an_impostor_runs_nothing_of_its_own_gets_no_code_and_leaves_it_to_the_w
     with listening(Impostor(installation.build_archive())) as impostor:
         ran = machine.run(script.replace(str(guard.port), str(impostor.port)))
     assert ran.returncode == 1
-    assert "has another key than the watchdog that made the code: nothing was sent to it" in ran.stderr
+    assert "has a different key from the watchdog that made the code: nothing was sent to it" in ran.stderr
     assert [path.partition("?")[0] for path, _ in impostor.seen] == ["GET /costguard-agent.pyz", f"GET {protocol.HELLO_PATH}"]
     assert not any("install" in words for words in machine.argv())
     again = machine.run(script)

@@ -70,7 +70,7 @@ def test_a_confirmed_stop_is_sent_once_proven_and_in_the_audit_log_under_the_per
     assert 'name="sure" value="yes"' in page
     status, page = admin.act(path, "stop", why="the run is over", sure="yes")
     assert (status, lab.stops) == (303, 1)
-    assert "done; proven after" in page
+    assert "done; verified after" in page
     said = lab.run("audit", "show").out
     assert "the-admin (page)" in said, said
 
@@ -123,4 +123,4 @@ def test_without_a_watchdog_no_page_offers_a_stop(lab: Lab) -> None:
     path = whole(lab.pod())
     assert 'value="stop"' not in reader.client.get(f"/machine?id={path}").text.replace('"approve-stop"', "")
     status, page = reader.act(path, "stop", why="x", sure="yes")
-    assert (status, "there is no watchdog" in page, lab.stops) == (303, True, 0)
+    assert (status, "no watchdog is running" in page, lab.stops) == (303, True, 0)

@@ -58,7 +58,7 @@ def test_a_person_logs_in_protects_and_approves_by_clicking(tmp_path: Path, brow
             page.get_by_role("link", name="train-0").click()
             page.get_by_role("button", name="Protect").click()
             assert "is protected" in page.get_by_role("status").inner_text()
-            page.get_by_role("button", name="Show what it would do").click()
+            page.get_by_role("button", name="Preview").click()
             page.get_by_role("button", name="Approve stop").click()
             assert "Approved: stop" in page.get_by_role("status").inner_text()
             for path in ("/", "/budgets", "/report", "/quote", "/policies", "/accounts", "/log"):

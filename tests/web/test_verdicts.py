@@ -114,7 +114,7 @@ def test_a_probe_hears_the_agent_of_this_very_moment(tmp_path: Path) -> None:
         assert why() == ""
         at = desk.clock.advance(15 * S)
         desk.send(envelope(agent, 1000, at, beat(record(at, **{**QUIET, CPU_CORES: 2.0}))))
-        assert why() == "it works: CPU 2 cores just now"
+        assert why() == "it is active: CPU 2 cores just now"
         period = Period(start=at - MIN, end=at)
         fresh = desk.heard.fetch_utilization([seen()], period).samples
         assert probe_activity(fresh, at, MIN, seen()) == "CPU 2 cores just now"

@@ -179,7 +179,7 @@ def test_the_socket_is_for_this_user_alone_however_long_its_path_is(desk: Desk, 
 def test_a_folder_that_others_may_enter_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
-    with pytest.raises(InputError, match="can be entered by others"):
+    with pytest.raises(InputError, match="can be accessed by other users"):
         bind_watchdog_socket(tmp_path / "open" / "socket")
 
 

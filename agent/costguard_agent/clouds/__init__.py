@@ -70,7 +70,7 @@ def choose_shutdown_way(place: MachineIdentity, act: str, around: HostView | Non
     if certain is not None:
         return certain, ""
     if same:
-        return None, same[0].why or f"what a {act} does here is not known for certain"
+        return None, same[0].why or f"the effect of a {act} here is not certain"
     certain_acts = ", ".join(sorted({way.act for way in every if way.certain}))
     return None, place.why or f"there is no {act} from inside here{f' (there is: {certain_acts})' if certain_acts else ''}"
 

@@ -59,7 +59,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
         BY_SYSTEM,
         "EBS volumes, private address",
         f"{scratch}memory contents, and the public address unless it is an Elastic IP",
-        "EBS volumes and Elastic IPs as before; a reservation, Savings Plan or capacity block goes on, too",
+        "EBS volumes and Elastic IPs as before; a reservation, Savings Plan or capacity block is still billed",
         certain=False,
         place=place,
     )
@@ -74,13 +74,14 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     )
     if means == STOP and place.facts.get("lifecycle") == "spot":
         return [
-            stop._replace(why="a spot instance of a one-time request cannot be stopped; nothing inside says which kind this is")
+            stop._replace(
+                why="a spot instance of a one-time request cannot be stopped; the machine cannot tell which kind it is"
+            )
         ]
     if means:
         return [(stop if means == STOP else terminate)._replace(certain=True)]
     return [
-        way._replace(why="what a shutdown means here was not stated: --shutdown-means stop|terminate")
-        for way in (stop, terminate)
+        way._replace(why="the effect of a shutdown is not set: --shutdown-means stop|terminate") for way in (stop, terminate)
     ]
 
 
@@ -110,7 +111,7 @@ def _fetch_token(around: HostView) -> str:
         most=4096,
     )
     if reply.status != OK:
-        raise UnansweredError(f"it gave no token ({reply.status})")
+        raise UnansweredError(f"it returned no token ({reply.status})")
     return reply.body.decode("ascii", "replace").strip()
 
 

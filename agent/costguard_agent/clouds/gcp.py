@@ -57,7 +57,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
             "shutdown of the operating system",
             "persistent disks, internal address",
             f"{local}memory contents, and the external address unless it is a static one",
-            "disks and static addresses as before; a reservation goes on, too",
+            "disks and static addresses as before; a reservation is still billed",
             certain=True,
             place=place,
         )

@@ -128,7 +128,7 @@ def _judge_way(way: ShutdownWay, fields: dict[str, Any]) -> ShutdownWay:
         )
     if way.act == STOP and fields.get("network_volume"):
         return way._replace(
-            certain=False, why="older pods with a network volume can only be terminated; REST v2 would say, and did not"
+            certain=False, why="older pods with a network volume can only be terminated; REST v2 did not return this"
         )
     return way
 

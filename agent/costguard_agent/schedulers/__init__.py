@@ -38,6 +38,6 @@ def probe_schedulers(around: HostView) -> ProbeResult:
         try:
             counts.append(one.count_jobs(around))
         except UnansweredError as error:
-            troubles.append(f"{one.NAME} is here and its jobs are unknown: {error}")
+            troubles.append(f"{one.NAME} is installed, but its jobs are unknown: {error}")
     signals = {QUEUE_JOBS: float(sum(counts))} if counts else {}
     return ProbeResult(signals, (QUEUE_JOBS,) if troubles else (), tuple(troubles))

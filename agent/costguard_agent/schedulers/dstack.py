@@ -32,5 +32,5 @@ def count_jobs(around: HostView) -> int:
         raise UnansweredError(f"dstack-shim answered {reply.status} without a list of tasks with states (0.19.26 and newer do)")
     states = [one.get("status") if isinstance(one, dict) else None for one in tasks]
     if any(state not in ACTIVE and state != ENDED for state in states):
-        raise UnansweredError("dstack-shim told a state that is unknown here")
+        raise UnansweredError("dstack-shim returned an unknown state")
     return sum(state in ACTIVE for state in states)

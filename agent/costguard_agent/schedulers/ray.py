@@ -31,7 +31,7 @@ def count_jobs(around: HostView) -> int:
         _parse_address(words) for words in _list_ray_command_lines(around) if any(word.endswith(DASHBOARD) for word in words)
     ]
     if not addresses:
-        raise UnansweredError("no dashboard runs on this machine, and only it knows of jobs")
+        raise UnansweredError("no dashboard runs on this machine, and only the dashboard knows the jobs")
     return sum(_count_dashboard_jobs(one) for one in addresses)
 
 
@@ -49,7 +49,7 @@ def _parse_address(words: list[str]) -> str:
     options = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
     host, port = options.get("host", ""), options.get("port", "")
     if not port.isdigit():
-        raise UnansweredError("its dashboard does not say at which port it listens")
+        raise UnansweredError("its dashboard does not show its port")
     if host not in (*LOOPBACK_HOSTS, EVERYWHERE, "::"):
         raise UnansweredError("its dashboard does not listen on loopback")
     return f"http://127.0.0.1:{port}"
@@ -58,12 +58,12 @@ def _parse_address(words: list[str]) -> str:
 def _count_dashboard_jobs(address: str) -> int:
     reply = send_request(f"{address}/api/jobs/")
     if reply.status in (401, 403):
-        raise UnansweredError("its dashboard wants a token")
+        raise UnansweredError("its dashboard requires a token")
     jobs = reply.parse_json()
     if reply.status != OK or not isinstance(jobs, list):
         raise UnansweredError(f"its dashboard answered {reply.status} without a list of jobs")
     states = [one.get("status") if isinstance(one, dict) else None for one in jobs]
     strange = next((state for state in states if state not in ACTIVE | ENDED), None)
     if strange is not None or None in states:
-        raise UnansweredError("its dashboard told a state that is unknown here")
+        raise UnansweredError("its dashboard returned an unknown state")
     return sum(state in ACTIVE for state in states)

@@ -31,13 +31,13 @@ def count_jobs(around: HostView) -> int:
     """Return the number of jobs running here or waiting for a partition of this node; raises UnansweredError."""
     squeue, sinfo = (host.find_command(name, around) for name in ("squeue", "sinfo"))
     if squeue is None or sinfo is None:
-        raise UnansweredError("squeue is here and sinfo is not")
+        raise UnansweredError("squeue is installed, but sinfo is not")
     node = _find_node_name(around)
     rows = [squeue, "--noheader", "--format=%T|%r"]
     words = [sinfo, "--noheader", "--Node", f"--nodes={node}", "--format=%R"]
     partitions = host.read_output(words, around, within_s=WITHIN_S).split()
     if not partitions:
-        raise UnansweredError(f"{node} is not a node of this cluster; SLURMD_NODENAME may say its name")
+        raise UnansweredError(f"{node} is not a node of this cluster; set SLURMD_NODENAME to its name")
     node_jobs = host.read_output([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
     queued = [*rows, f"--partition={','.join(dict.fromkeys(partitions))}", f"--states={WAITING}"]
     waiting = host.read_output(queued, around, within_s=WITHIN_S)
@@ -47,7 +47,7 @@ def count_jobs(around: HostView) -> int:
 def _find_node_name(around: HostView) -> str:
     name = around.env.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
     if not NODE.fullmatch(name):
-        raise UnansweredError("the name of this node has signs that no node has")
+        raise UnansweredError("the name of this node contains invalid characters")
     return name
 
 

@@ -46,11 +46,11 @@ from costguard.values.resource import ENDED, RUNNING, is_same_life
 
 WORKED, STOPPED_ITSELF, ENDED_ITSELF, PERIOD_END, STARTED = "worked", "stopped", "ended", "period_end", "started"
 REST_ENDINGS = {
-    WORKED: "it worked again",
-    STOPPED_ITSELF: "it was stopped or restarted in fact",
-    ENDED_ITSELF: "it ended in fact",
-    PERIOD_END: "the replay ends here",
-    STARTED: "its schedule started it",
+    WORKED: "active again",
+    STOPPED_ITSELF: "really stopped or restarted",
+    ENDED_ITSELF: "really ended",
+    PERIOD_END: "end of the replay",
+    STARTED: "started by its schedule",
 }
 """Why a machine counts as stopped by the replay no longer."""
 

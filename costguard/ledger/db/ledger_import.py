@@ -118,7 +118,7 @@ def _check_source(reader: LedgerReader, ask: Query) -> dict[str, list[str]]:
         raise LedgerError(f"is damaged: {damage[0]}", field=where.shown, hint=hint)
     findings = check_audit(ask)[1]
     if findings:
-        hint = f"find out who wrote to it, restore a backup, and import that; {NOTHING_WRITTEN}"
+        hint = f"find out which program wrote to it, restore a backup, and import that; {NOTHING_WRITTEN}"
         raise LedgerError(f"has an audit log that does not verify: {findings[0].what}", field=where.shown, hint=hint)
     return columns
 
@@ -172,7 +172,7 @@ def _copy_rows(ask: Query, connection: Connection, columns: dict[str, list[str]]
             _advance_sequence(connection, table)
     findings = check_audit(open_query(connection))[1]
     if findings:
-        raise LedgerError(f"was not copied whole: {findings[0].what}", field=source.shown, hint=NOTHING_WRITTEN)
+        raise LedgerError(f"was not copied completely: {findings[0].what}", field=source.shown, hint=NOTHING_WRITTEN)
     return copied
 
 

@@ -163,14 +163,14 @@ def _check_amounts(ask: Query) -> Iterator[str]:
     """Yield closed spans, corrections, days and hours whose money differs from the amount computed from times and prices."""
     days, hours = dict[DailyKey, list[int]](), HourlyRollup()
     (attributions, unreadable), parts = _load_attributions(ask), _load_parts_by_correction(ask)
-    yield from (f"attribution {number} cannot be read: a value in it is not one that costguard writes" for number in unreadable)
+    yield from (f"attribution {number} cannot be read: a value in it is not valid" for number in unreadable)
     for row in _page_closed_spans(ask):
         if row[1] not in attributions:  # it was reported above, or its row is missing
             continue
         try:
             number, attribution_id, span, stored_amounts, corrected = _decode_closed_span(row, attributions)
         except CostguardError as broken:
-            yield f"span {row[0]} cannot be: {broken.field} {broken.what}"
+            yield f"span {row[0]} is invalid: {broken.field} {broken.what}"
             continue
         came_to = _compute_amounts(span)
         if came_to != stored_amounts:
@@ -183,7 +183,7 @@ def _check_amounts(ask: Query) -> Iterator[str]:
             try:
                 decoded = decode_parts(span, rows)
             except CostguardError as broken:
-                yield f"a part of correction {correction} cannot be: {broken.field} {broken.what}"
+                yield f"a part of correction {correction} is invalid: {broken.field} {broken.what}"
                 continue
             yield from _check_parts(correction, span, rows, decoded)
             counted = [part.span for part in decoded] or [span]

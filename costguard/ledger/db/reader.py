@@ -81,7 +81,7 @@ def identify_file(where: LedgerAddress) -> str:
     ):
         (mark,) = file.execute("PRAGMA application_id").fetchone()
         if mark != APPLICATION_ID:
-            raise LedgerError("is a SQLite file, but no costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
+            raise LedgerError("is a SQLite file, but not a costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
         names = {row[1] for row in file.execute("PRAGMA table_list")}
         if not {"alembic_version", "ledger_state"} <= names:
             raise LedgerError("is damaged: it is marked as a ledger but lacks its tables", field=where.shown, hint=RESTORE_HINT)
@@ -266,7 +266,7 @@ def _require_schema(ask: Query, where: LedgerAddress, revisions: Collection[str]
 
 def _make_missing_error(where: LedgerAddress) -> NoLedgerError:
     hint = (
-        "costguard init finds your clouds, and the first poll by costguard status or watch creates it; "
+        "run costguard init, then costguard status or watch, whose first poll creates it; "
         "costguard demo --ledger FILE creates a sample; [ledger] url names another"
     )
     return NoLedgerError("there is no ledger here yet", field=where.shown, hint=hint)

@@ -44,7 +44,7 @@ def _find(ask: Query, link_hash: str, now: datetime) -> tuple[AskLink, Incarnati
     escalation = next((one for one in load_escalations(ask) if _is_question(one, link)), None)
     closed = explain_closed(link, now)
     if closed or escalation is None:
-        raise NoAnswerError(closed or "asks what is no longer asked", field="this link", hint=ANSWER_HINT)
+        raise NoAnswerError(closed or "asks a question that is no longer open", field="this link", hint=ANSWER_HINT)
     return link, escalation.life
 
 

@@ -125,7 +125,7 @@ def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
     """Check that the audit log belongs to this ledger."""
     ledger_id = load_ledger_id(ask)
     if chain.last is None:
-        yield AuditFinding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
+        yield AuditFinding(1, "row 1 is missing: the audit log is empty")
     elif chain.ledger != ledger_id:
         yield AuditFinding(1, f"row 1 names ledger {chain.ledger or 'none'}, and this is {ledger_id}")
 
@@ -139,9 +139,7 @@ def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator
             missing = ends if chain.last is None or chain.last.seq < seq else f"row {seq} is missing"
             yield AuditFinding(seq, f"the audit log does not reach {shown}: {missing}, or this is an older copy")
         elif not stored_hash.startswith(noted):
-            says = (
-                f"row {seq} has {stored_hash[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or a row before it was rewritten"
-            )
+            says = f"row {seq} has {stored_hash[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or an earlier row was changed"
             yield AuditFinding(seq, f"the audit log does not contain {shown}: {says}")
 
 

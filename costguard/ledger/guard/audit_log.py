@@ -136,7 +136,7 @@ def find_break_after(last: AuditEntry | None, entry: AuditEntry, *, first: str =
         return AuditFinding(entry.seq, f"row {entry.seq} does not follow the row before it: {says}")
     comes_to = hash_entry(entry.previous, entry.seq, entry.at_us, entry.kind, entry.body)
     if entry.hash != comes_to:
-        says = f"its hash is {_shorten_hash(entry.hash)}, and what it says comes to {_shorten_hash(comes_to)}"
+        says = f"its hash is {_shorten_hash(entry.hash)}, but its content has the hash {_shorten_hash(comes_to)}"
         return AuditFinding(entry.seq, f"row {entry.seq} was changed: {says}")
     return None
 
@@ -148,7 +148,7 @@ def _shorten_hash(row_hash: str) -> str:
 def _require_plain(value: Any) -> None:  # noqa: ANN401 - whatever somebody hands over
     if isinstance(value, dict):
         for key, one in value.items():
-            require(isinstance(key, str), "audit", f"has a key that is no text: {key!r}", "name it")
+            require(isinstance(key, str), "audit", f"has a key that is not text: {key!r}", "name it")
             _require_plain(one)
     elif isinstance(value, list | tuple):
         for one in value:
@@ -332,9 +332,7 @@ class RollbackMarker:
 def _describe_mismatch(ask: Query, head: NotedHead) -> str:
     number, noted = head.anchor
     if load_ledger_id(ask) != head.ledger:
-        return (
-            f"another ledger was here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
-        )
+        return f"another ledger was here (its audit was at {format_anchor(number, noted)}): this one has none of its overrides"
     rows = ask(_ENTRIES.where(col(AuditRow.seq) == number))
     if rows and rows[0][-1] == noted:
         return ""

@@ -68,7 +68,7 @@ def add_override(ask: Query, tell: Execute, override: Override) -> None:
     """
     key = override.life.key if override.life else override.key
     require(override.key in (None, key), f"wish {override.id}", "names two resources", "leave key or life out")
-    require(override.lifted_at is None, f"wish {override.id}", "is lifted before it is made", "lift it afterwards")
+    require(override.lifted_at is None, f"wish {override.id}", "is lifted before it is set", "lift it afterwards")
     provider, account, region, external_id = key or NO_KEY
     row = OverrideRow(
         id=make_storable(override.id),
@@ -96,7 +96,9 @@ def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: dat
     """
     rows = ask(select(OverrideRow).where(col(OverrideRow.id) == wish_id))
     if not rows:
-        raise InputError("is not a wish of this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones")
+        raise InputError(
+            "is not an override in this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones"
+        )
     override = _decode_override(rows[0])
     if override.lifted_at is not None:
         return override

@@ -98,8 +98,8 @@ def count_machines(ask: Query, now: datetime) -> int:
 
 def _describe_leader(turn: LeaderLease | None, epoch: int) -> str:
     if turn is None:
-        return "no watchdog holds the lead"
-    return f"the turn is {turn.holder or 'nobody'}'s, epoch {turn.epoch} until {turn.until:%H:%M:%S}, and not epoch {epoch}'s"
+        return "no watchdog holds the leader lease"
+    return f"{turn.holder or 'nobody'} holds the lease, epoch {turn.epoch}, until {turn.until:%H:%M:%S}, not epoch {epoch}"
 
 
 def _find_override(intent: Intent | HookRun, overrides: list[Override]) -> SendRefusal | None:

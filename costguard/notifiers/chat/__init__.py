@@ -138,7 +138,7 @@ def _isolate_requests() -> None:
 
 def _send_message(service: NotifyBase | None, message: Notification, channel: Channel) -> DeliveryResult:
     if service is None:
-        return DeliveryResult(sent=False, why="its address is unknown to Apprise", again=False)
+        return DeliveryResult(sent=False, why="Apprise does not know this kind of address", again=False)
     if not service.verify_certificate:
         return DeliveryResult(sent=False, why=UNVERIFIED, again=False)
     if channel.address.partition("://")[0].lower() in mail.SCHEMES:

@@ -125,8 +125,8 @@ class ProviderChannel:
     def _check_headers(self) -> None:
         for name, value in self._headers.items():
             if isinstance(value, Secret) and not (value.reveal().isascii() and value.reveal().isprintable()):
-                hint = "take the key from its page again: it holds a line break or a foreign letter"
-                what = f"the key holds a character that no header can ({name})"
+                hint = "copy the key again: it contains a line break or a non-ASCII letter"
+                what = f"the key contains a character that a header cannot contain ({name})"
                 raise CredentialsError(what, provider=self.provider, account=self.account, hint=hint)
 
     def build_request(
@@ -155,7 +155,7 @@ class ProviderChannel:
             return self._ask_once(request, bucket, deadline, most_bytes, act=True)
         wait = self._circuits.reserve_probe(scope)
         if wait:
-            what = f"{request.place} failed again and again, and is not asked for another {wait:.0f} s"
+            what = f"{request.place} failed repeatedly: no requests for another {wait:.0f} s"
             raise UnreachableError(what, provider=self.provider, account=self.account)
         try:
             reply = self._ask_with_retries(request, bucket, deadline, most_bytes)
@@ -195,7 +195,7 @@ class ProviderChannel:
     def _ask_once(self, request: HttpRequest, bucket: str, deadline: Deadline, most_bytes: int, *, act: bool) -> HttpResponse:
         for name in dict.fromkeys((bucket, "")):
             if name in self._buckets and not self._buckets[name].acquire(deadline, act=act):
-                what = f"{request.place} is over the provider's rate limit, and was not asked"
+                what = f"{request.place} is over the provider's rate limit: no request was sent"
                 raise self._add_advice(
                     ThrottledError(what, provider=self.provider, status=0, retry_after_s=deadline.compute_left() + 1)
                 )
@@ -266,14 +266,14 @@ def make_status_fault_reader(provider: str, parse: Callable[[HttpResponse], tupl
         make: type[ProviderError] = _ERRORS_BY_STATUS.get(status, RefusedError)
         if 300 <= status < 400:  # noqa: PLR2004
             return InvalidAnswerError(
-                f"sends elsewhere ({status}), and is not followed", provider=provider, status=status, code=code
+                f"answered with a redirect ({status}), which is not followed", provider=provider, status=status, code=code
             )
         if status >= 500:  # noqa: PLR2004
             make = UnreachableError
         if make is ThrottledError:
             retry_after_s = parse_retry_after(reply)
             return ThrottledError(
-                f"asked too often ({about})", provider=provider, status=status, code=code, retry_after_s=retry_after_s
+                f"rate limit exceeded ({about})", provider=provider, status=status, code=code, retry_after_s=retry_after_s
             )
         return make(f"{_ERROR_WORDS.get(make, 'answered')} ({about})", provider=provider, status=status, code=code)
 
@@ -291,7 +291,7 @@ _ERRORS_BY_STATUS: Mapping[int, type[ProviderError]] = {
 _ERROR_WORDS: Mapping[type[ProviderError], str] = {
     CredentialsError: "refused the key",
     ForbiddenError: "does not allow this key to do that",
-    MissingError: "has no such thing",
+    MissingError: "has no such resource",
     ConflictError: "cannot do that now",
     RefusedError: "refused the request",
     UnreachableError: "failed",

@@ -147,9 +147,9 @@ class Transport:
             request.method, request.url, headers=dict(request.headers), content=request.body or None, timeout=timeout
         )
         if built.url.scheme != "https" and not (built.url.scheme == "http" and is_loopback(built.url.host)):
-            raise InvalidAnswerError(f"{request.place} is plain http, and is not asked", provider=provider)
+            raise InvalidAnswerError(f"{request.place} is plain http: no request was sent", provider=provider)
         if built.url.userinfo:
-            raise InvalidAnswerError(f"{request.place} has a user in its address, and is not asked", provider=provider)
+            raise InvalidAnswerError(f"{request.place} has a user name in its address: no request was sent", provider=provider)
         return self._client.send(built, stream=True)
 
 
@@ -199,7 +199,7 @@ def _read_pieces(response: httpx2.Response, most_bytes: int, place: str, provide
         size += len(piece)
         if size > most_bytes:
             raise InvalidAnswerError(
-                f"{place} answered with more than {most_bytes} bytes", provider=provider, status=response.status_code
+                f"{place} sent a response of more than {most_bytes} bytes", provider=provider, status=response.status_code
             )
         yield piece
 
@@ -210,7 +210,7 @@ def _unpack_pieces(response: httpx2.Response, place: str, provider: str) -> Iter
         yield from response.iter_raw(PIECE_BYTES)
         return
     if packing not in ("gzip", "x-gzip"):
-        what = f"{place} answered in the packing '{shorten(packing)}', which was not asked for"
+        what = f"{place} answered in the packing '{shorten(packing)}', which was not requested"
         raise InvalidAnswerError(what, provider=provider, status=response.status_code)
     unpack, has_data = zlib.decompressobj(zlib.MAX_WBITS | 16), False
     try:
@@ -220,11 +220,11 @@ def _unpack_pieces(response: httpx2.Response, place: str, provider: str) -> Iter
                 yield unpack.decompress(rest, PIECE_BYTES)
                 rest = unpack.unconsumed_tail
             if unpack.eof and (rest or unpack.unused_data):
-                raise InvalidAnswerError(f"{place} answered with more after its end", provider=provider)
+                raise InvalidAnswerError(f"{place} sent data after the end of its response", provider=provider)
     except zlib.error:
-        raise InvalidAnswerError(f"{place} answered with a body that cannot be unpacked", provider=provider) from None
+        raise InvalidAnswerError(f"{place} sent a response that cannot be decompressed", provider=provider) from None
     if has_data and not unpack.eof:
-        raise InvalidAnswerError(f"{place} answered with a body that is cut short", provider=provider)
+        raise InvalidAnswerError(f"{place} sent an incomplete response", provider=provider)
 
 
 def _explain_failure(broken: Exception, request: HttpRequest, provider: str) -> ProviderError:
@@ -241,13 +241,13 @@ def _explain_failure(broken: Exception, request: HttpRequest, provider: str) -> 
         (words for kinds, words in _FAILURE_WORDS if isinstance(broken, kinds)), f": no connection ({type(broken).__name__})"
     )
     if "complete message body" in message:
-        what = " broke off in the middle of its answer"
+        what = " closed the connection in the middle of its answer"
     return UnreachableError(f"{request.place}{what}", provider=provider)
 
 
 _FAILURE_WORDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     ((httpx2.ConnectTimeout, httpx2.PoolTimeout), ": no connection in time"),
-    (httpx2.TimeoutException, ": no whole answer in time"),
+    (httpx2.TimeoutException, ": no complete answer in time"),
     (httpx2.RemoteProtocolError, " closed the connection without an answer"),
     ((httpx2.ReadError, httpx2.WriteError), ": the connection broke"),
 )
@@ -389,7 +389,7 @@ def check_url(text: str, field: str) -> str:
     """`text` without a trailing slash, if it is a base address that keys may be sent to; InputError otherwise."""
     text = text.strip(" \t\r\n")
     if "@" in text or "?" in text or "#" in text:
-        raise InputError("holds a user, a password or a query", field=field, hint=f"{ADDRESS_HINT} alone")
+        raise InputError("contains a user name, a password or a query", field=field, hint=f"{ADDRESS_HINT} alone")
     try:
         parts = urlsplit(text)
         port, host = parts.port, parts.hostname
@@ -401,7 +401,7 @@ def check_url(text: str, field: str) -> str:
     if re.search(r"/\.{1,2}(?:/|$)|//", parts.path) or not HOST_AND_PORT.fullmatch(parts.netloc):
         raise _make_address_error(text, field)
     if parts.scheme == "http" and not is_loopback(host):
-        raise InputError("is plain http, which would send the key in the open", field=field, hint="write https://...")
+        raise InputError("is plain http, which would send the key unencrypted", field=field, hint="write https://...")
     return text.rstrip("/")
 
 

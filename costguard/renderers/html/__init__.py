@@ -108,7 +108,7 @@ def _render_table(table: TableView) -> Markup:
     end = len(table.rows) - table.sums
     rows = [_render_row(row, right) for row in table.rows[: min(end, MOST_ROWS)]]
     if end > MOST_ROWS:
-        note = f"and {end - MOST_ROWS:,} more rows: the same answer as JSON or CSV holds them all"
+        note = f"and {end - MOST_ROWS:,} more rows: the JSON or CSV output has all"
         rows.append(make_element("tr", make_element("td", note, colspan=len(right), class_="more")))
     parts = [
         make_element("caption", shorten_with_title(table.title)[0]),

@@ -84,7 +84,7 @@ def draw_chart(chart: Chart, number: int, table: Callable[[Chart, FittedChart, s
     if chart.note:
         parts.append(make_element("p", chart.note, class_="note"))
     if empty:
-        parts.append(make_element("p", "There is no data to draw.", class_="note"))
+        parts.append(make_element("p", "No data.", class_="note"))
     else:
         parts += [*DRAW_BY_KIND[chart.kind](chart, fitted_chart)] if numbers else [make_element("p", "No data.", class_="note")]
         if fitted_chart.left_out:
@@ -182,7 +182,7 @@ def _format_column_title(chart: Chart, fitted_chart: FittedChart, n: int) -> str
     total = sum(value for _, value in pairs if value is not None)
     unknown = fitted_chart.unknown[n]
     if len(fitted_chart.series) > 1 and len(unknown) < len(fitted_chart.series):
-        parts.insert(0, f"together {format_value(total, chart.unit)}")
+        parts.insert(0, f"total {format_value(total, chart.unit)}")
     if unknown:
         parts.append(f"{UNKNOWN}: {', '.join(shorten_with_title(one, LONGEST_NAME)[0] for one in unknown[:PATTERN_COUNT])}")
     return f"{shorten_with_title(fitted_chart.labels[n])[0]}: {'; '.join(parts) or add_unit('0', chart.unit)}"
@@ -293,11 +293,11 @@ def _describe_chart(chart: Chart, fitted_chart: FittedChart, sums: list[float] |
     where = shorten_with_title(fitted_chart.labels[column])[0]
     if chart.kind == HEAT:
         where = f"{shorten_with_title(series[row].name)[0]}, {where}"
-    sentences = [f"{title}.", f"The most: {texts[most]} at {where}."]
+    sentences = [f"{title}.", f"Maximum: {texts[most]} at {where}."]
     missing = sum(map(len, fitted_chart.unknown))
     if missing:
-        sentences.append(f"{missing} values are not known.")
-    return " ".join((*sentences, "All numbers are in the table below."))
+        sentences.append(f"{missing} values are unknown.")
+    return " ".join((*sentences, "The table below has all numbers."))
 
 
 def _get_top(value: float, at: tuple[float, ...]) -> str:
@@ -381,7 +381,7 @@ def _format_left_out(chart: Chart, count: int, most: int) -> str:
         parts.append(f"the first {count} of {len(chart.labels):,}")
     if chart.kind != STACKED and len(chart.series) > most:
         parts.append(f"{most} of {len(chart.series):,} series")
-    return f"Drawn here: {' and '.join(parts)}. The others are in the tables, or in the answer as JSON or CSV." if parts else ""
+    return f"The chart shows {' and '.join(parts)}. The tables, JSON and CSV have the rest." if parts else ""
 
 
 STEPS = (1, 2, 2.5, 5, 10)

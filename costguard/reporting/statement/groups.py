@@ -145,7 +145,7 @@ def parse_group_keys(text: str | None) -> tuple[str, ...]:
         return DEFAULT_GROUP_KEYS
     names = [name.strip() for name in text.split(",") if name.strip()]
     hint = f"write some of: {', '.join(GROUP_KEYS)}, label:KEY"
-    require(bool(names), "--by", "names nothing to group by", hint)
+    require(bool(names), "--by", "is empty", hint)
     return tuple(dict.fromkeys(_parse_group_key(name, hint) for name in names))
 
 

@@ -117,7 +117,7 @@ def parse_report_instant(text: str, field: str, zone: tzinfo, hint: str = "") ->
     if at is None:
         raise InputError(f"is not a day or a time: {describe_value(text)}", field=field, hint=hint)
     in_range = EARLIEST <= at < LATEST
-    require(in_range, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
+    require(in_range, field, f"is not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
     return at
 
 
@@ -170,17 +170,15 @@ def _format_week(monday: date) -> str:
 
 
 def _make_stretch(options: Mapping[str, str], now: datetime, zone: tzinfo) -> ReportPeriod:
-    require(FROM_OPTION in options, "--to", "needs a beginning", "write --from as well")
+    require(FROM_OPTION in options, "--to", "needs a start", "add --from")
     start = parse_report_instant(options[FROM_OPTION], "--from", zone)
     if TO_OPTION in options:
         end = parse_report_instant(options[TO_OPTION], "--to", zone)
-        require(
-            start < end, "--to", "does not lie after --from", "it is the first instant that does not belong: state a later one"
-        )
+        require(start < end, "--to", "is not after --from", "the end is exclusive: write a later time")
     else:
-        require(start < now, "--from", "lies in the future", "state --to as well")
+        require(start < now, "--from", "is in the future", "add --to")
         end = now
-    require((end - start).days <= LONGEST_DAYS, "--from", "lies more than ten years before --to", "ask for less at once")
+    require((end - start).days <= LONGEST_DAYS, "--from", "is more than ten years before --to", "choose a shorter period")
     period = Period(start=start, end=end)
     has_previous = start - period.length >= EARLIEST
     previous = Period(start=start - period.length, end=start) if has_previous else None
@@ -208,4 +206,4 @@ def _find_middle(month: Period, zone: tzinfo) -> datetime:
 
 def _require_known_year(year: int, field: str, text: str, hint: str) -> None:
     in_range = EARLIEST.year <= year < LATEST.year
-    require(in_range, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
+    require(in_range, field, f"is not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)

@@ -41,7 +41,7 @@ def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None, chec
     findings += [AuditFinding(None, f"{doubt} (if this is intended: costguard audit adopt)")] if doubt else []
     refusal = None
     if findings:
-        hint = "copy the ledger, freeze acts (costguard freeze), and find out who wrote to it"
+        hint = "copy the ledger, freeze acts (costguard freeze), and find out which program wrote to it"
         refusal = NoAnswerError(f"the audit log does not verify: {findings[0].what}", field=shown, hint=hint)
     document = documents.build_audit_verification_document(
         shown, rows=chain.rows_read, head=head, anchors=noted, findings=findings
@@ -105,7 +105,7 @@ def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer
     with overrides.open_guard_store(settings) as book:
         book.add_override(override)
     mark.advance()
-    lead = "The guard continues with this ledger. Leases and protections made since it was copied are missing: repeat them."
+    lead = "The guard continues with this ledger. It lacks leases and protections made since it was copied: repeat them."
     return CommandAnswer(document=build_override_document("recorded", (override,), lead=(f"Reason: {doubt}.", lead)))
 
 

@@ -214,7 +214,7 @@ def _explain_unproven_stop(moves: Sequence[tuple[datetime, str, str]]) -> str:
     answers = [why.split(":")[0] for _, state, why in moves if state == VERIFYING]
     other = next((word for word in answers if word in (ALREADY, UNCLEAR, REFUSED, MISSING)), "")
     if other or ACCEPTED not in answers:
-        return f"its provider answered {other or 'nothing certain'}"
+        return f"its provider answered {other or 'without a clear result'}"
     if any(state == UNCONFIRMED for _, state, _ in moves):
         return "it was not confirmed in time"
     return ""

@@ -60,7 +60,7 @@ APPROVAL_LENGTH = timedelta(hours=24)
 """A yes from last week was said of another situation."""
 ACTS = (STOP, TERMINATE)
 RecordOverride = Callable[[Override], object]
-LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan asks the provider."
+LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan queries the provider."
 """Of an act whose cost nobody has stated: that is not the same as nothing."""
 
 
@@ -108,7 +108,7 @@ def keep_resource(
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = (
         "A lease does not stop a hard cap. It ends when the machine restarts.",
-        f"next: {format_command('keep', observation.key, '--lift')} ends it before its time",
+        f"next: {format_command('keep', observation.key, '--lift')} ends it early",
     )
     document = build_override_document("recorded", (override,), lead=(lead,), notes=notes, more=more)
     return CommandAnswer(document=document, value=override)
@@ -168,7 +168,7 @@ def snooze_alerts(
         book.add_override(override)
     lead = f"{called} is snoozed until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)})."
     notes = (
-        "Only messages are snoozed. An announced act goes on; one that nobody was told of waits until the snooze ends.",
+        "Only messages are snoozed. An announced act still happens; an act that was not announced waits until the snooze ends.",
         "The next message says that the snooze has ended.",
     )
     return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=notes))
@@ -224,11 +224,11 @@ def record_timed_stop(
     book.add_override(override)
     watched, routed = turn is not None and turn.is_held(now), build_guard_config(settings).admin_route
     doubts = [] if watched else ["no watchdog runs: nothing is stopped until one does (costguard watch)"]
-    doubts += [] if routed else ["perhaps nobody is notified before it: no route of [notify] takes every warning"]
+    doubts += [] if routed else ["there may be no notice before the stop: no route of [notify] takes every warning"]
     when = f"{format_local_time(due_at, settings.defaults.timezone)} (in {format_length(due_at - now)})"
     lead = (*(f"WARNING: {one}" for one in doubts), f"{format_resource(observation)} is to be stopped at {when}.{replaced}")
     cancel, keep = format_command("stop", key, "--cancel"), format_command("keep", key, "--for 4h")
-    notes = (*consequences, f"next: {cancel}, or {keep}, if it must stay")
+    notes = (*consequences, f"next: {cancel}, or {keep}, to keep it running")
     more = {"due_at": format_instant(due_at), "consequences": list(consequences)}
     document = build_override_document("recorded", (override,), lead=lead, notes=notes, more=more)
     return CommandAnswer(document=document, warnings=tuple(doubts), value=override)
@@ -264,14 +264,12 @@ def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = 
         current = [w for w in book.load_open_overrides(now) if w.what == FREEZE]
         if lift:
             lifts = [book.lift_override(w.id, who=describe_user(), now=now) for w in current]
-            lead = (
-                "Acts are no longer frozen: due and allowed acts are done in the next run." if lifts else "Nothing was frozen."
-            )
+            lead = "Acts are no longer frozen: the next run does what is due and allowed." if lifts else "Nothing was frozen."
             return CommandAnswer(document=build_override_document("lifted" if lifts else "none", lifts, lead=(lead,)))
         override = _make_resource_override(FREEZE, reason, now)
         book.add_override(override)
     lead = "All acts are frozen, including hard caps. Polls and messages continue."
-    notes = ("next: costguard freeze --lift, once acts may go on",)
+    notes = ("next: costguard freeze --lift, to allow acts again",)
     return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=notes))
 
 
@@ -322,10 +320,10 @@ def approve_action(
     override = replace(_make_resource_override(APPROVE, why or "", now, until=end, live=live, subject=act), value=question)
     with open_guard_store(settings) as book:
         (record or book.add_override)(override)
-    asks = "as the answer to this question alone" if question else "where a policy asks for it"
-    lead = f"Approved: {act} of {format_resource(observation)}, in this run of it and until {format_local_time(end)}, {asks}."
-    loss_note = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN
-    following = "next: nothing where a watchdog runs, which does it in its next run; else costguard watch --once"
+    asks = "only as the answer to this question" if question else "if a policy asks for it"
+    lead = f"Approved: {act} of {format_resource(observation)}, in its current run and until {format_local_time(end)}, {asks}."
+    loss_note = f"Would be permanently lost: {', '.join(loses)}." if loses else LOSS_UNKNOWN
+    following = "next: a running watchdog does it in its next run; otherwise run costguard watch --once"
     return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=(loss_note, following)))
 
 
@@ -451,11 +449,11 @@ def show_breaker(*, config: str | None = None) -> CommandAnswer:
     lead = (
         f"Open since {format_local_time(breaker.opened_at)}: {len(breaker.keys)} machines turned idle or unknown at once.",
         f"In common: {breaker.shared or 'nothing found'}.",
-        f"Each is asked about from {format_local_time(asks)} on.",
+        f"costguard asks about each from {format_local_time(asks)} on.",
         f"It closes at {format_local_time(ends)}, or {format_length(rails.breaker_recovery)} after most of them work again.",
         *("  " + "/".join(key) for key in breaker.keys),
     )
-    notes = ("next: costguard breaker close, if they truly idle; costguard approve ID stop for one of them",)
+    notes = ("next: costguard breaker close, if the machines are really idle; costguard approve ID stop for one of them",)
     return CommandAnswer(document=Document(data=data, records=records, lead=lead, notes=notes))
 
 
@@ -470,7 +468,7 @@ def close_breaker(why: str | None, *, config: str | None = None) -> CommandAnswe
     with open_guard_store(settings) as book:
         book.add_override(override)
     count = len(breaker.keys)
-    lead = f"The breaker is closed for the {count} machines it held: policies act on them as usual from the next run on."
+    lead = f"The breaker is closed for the {count} machines it held: policies act on them again from the next run on."
     return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,)))
 
 

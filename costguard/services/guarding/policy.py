@@ -222,7 +222,7 @@ def _parse_fact(fact: str) -> tuple[str, str]:
     if not separator:
         raise InputError("has no value", field=f"--fact {name}", hint="write --fact state=idle")
     if name not in FACTS:
-        hint = "costguard policy explain shows what a policy asks for"
+        hint = "costguard policy explain shows the facts that a policy uses"
         raise UnknownNameError("fact", name, field="--fact", nearest=find_nearest_names(name, FACTS), hint=hint)
     return name, text.strip()
 
@@ -282,7 +282,7 @@ def list_unowned(settings: Settings, policy: Policy) -> list[str]:
             lines.append(f"{provider}/{account} is {claim}: {len(names)} without an owner may be acted on: {shown}")
         else:
             cure = f'[watch] claims = ["{provider}/{account}"] claims it'
-            lines.append(f"{provider}/{account} is not claimed: {len(names)} without an owner are left alone: {shown}; {cure}")
+            lines.append(f"{provider}/{account} is not claimed: no acts on {len(names)} without an owner: {shown}; {cure}")
     return lines
 
 

@@ -164,7 +164,7 @@ def _explain_other_accounts(view: RunView, scopes: Collection[ScopeKey], provide
     """Explain which accounts of the settings the run's watchdog does not poll; "" if it polls all."""
     unasked = [name for name in providers if not any(may_speak_for(name, scope.provider) for scope in scopes)]
     if unasked:
-        return f"the last guard run did not ask {', '.join(sorted(unasked))}"
+        return f"the last guard run did not query {', '.join(sorted(unasked))}"
     if view.asks != digest_providers(providers):
         return "the providers in the settings are not those that the watchdog was started with"
     return ""
@@ -191,4 +191,4 @@ def list_unasked_providers(providers: Iterable[str], scopes: Collection[ScopeCov
     ]
 
 
-NEVER_REACHED = "it was never reached: costguard status asks it, and costguard doctor says what is missing"
+NEVER_REACHED = "it was never reached: costguard status queries it, and costguard doctor shows what is missing"

@@ -188,7 +188,7 @@ class SharedPolls:
             self.store.announce(self.accounts, timedelta(seconds=PRESENT_S), clock_off=self._clock_off)
         except LedgerError as error:
             if not self._cut_off:
-                self.log.error("polls_paused", error=str(error), hint="it goes on once the ledger takes its records")  # noqa: TRY400 - known
+                self.log.error("polls_paused", error=str(error), hint="it continues when the ledger accepts its records")  # noqa: TRY400 - known
             self._cut_off = True
             return False
         self._cut_off = False
@@ -206,7 +206,7 @@ class SharedPolls:
         self._clock_off = off if abs(off) > CLOCK_OFF_MAX else timedelta()
         if self._clock_off and not was_off:
             why = self.explain_clock_doubt()
-            self.log.error("clock_off", off_s=off.total_seconds(), error=why, hint="it polls and plans nothing")
+            self.log.error("clock_off", off_s=off.total_seconds(), error=why, hint="it does not poll or plan")
         if was_off and not self._clock_off:
             self.log.info("clock_right", off_s=off.total_seconds())
         return bool(self._clock_off)

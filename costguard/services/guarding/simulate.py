@@ -212,15 +212,15 @@ def _list_not_replayed(rules: GuardConfig) -> Iterator[str]:
     for policy in rules.policies:
         lacking = sorted(policy.when.names & (BUDGET_FACTS | {RUNWAY}))
         if lacking:
-            yield f"{policy.name} asks for {', '.join(lacking)}, which is not recorded: unknown and never true"
+            yield f"{policy.name} asks for {', '.join(lacking)}, which is not recorded: unknown, so never true"
         if policy.when.names & GROWING_FACTS or policy.schedule:
             yield (
-                f"{policy.name} asks for what time alone changes: it is looked at every {INTERVALS_BETWEEN_LOOKS} "
-                "intervals, and halved between"
+                f"{policy.name} uses facts that change with time alone: they are evaluated every {INTERVALS_BETWEEN_LOOKS} "
+                "intervals, with bisection between them"
             )
         if any(step.do == HOOK for step in policy.then):
-            yield f"the hooks of {policy.name}: each is taken to end well at once"
-    yield "what an act would lose, and who would bring a machine back: an act that its provider has is taken to be possible"
+            yield f"the hooks of {policy.name}: each is assumed to succeed at once"
+    yield "data loss and controllers: every act that a provider offers is assumed possible"
 
 
 def _list_ungrouped(rules: GuardConfig, scenes: Iterable[ReplayedResource]) -> Iterator[str]:
@@ -234,7 +234,7 @@ def _list_ungrouped(rules: GuardConfig, scenes: Iterable[ReplayedResource]) -> I
     groups = sum(len(of) > 1 for of in members.values())
     if groups and not all(policy.alone for policy in rules.policies):
         many = "1 group" if groups == 1 else f"{groups} groups"
-        yield f"{many} of machines: each is taken to be alone, so one that waited for others may be among the stops"
+        yield f"{many} of machines: each machine is judged alone, so one that waited for its group may be among the stops"
 
 
 DEFAULT_SINCE = "30d"
@@ -267,7 +267,7 @@ def _choose_policies(policies: Sequence[Policy], names: Sequence[str]) -> tuple[
 
 def _choose_period(since: str | None, start: str | None, end: str | None, now: datetime, zone: tzinfo) -> Period:
     if since is not None and (start is not None or end is not None):
-        raise InputError("says when it begins, and so does --from", field="--since", hint="write --since, or --from and --to")
+        raise InputError("cannot be given together with --from", field="--since", hint="write --since, or --from and --to")
     until = _parse_moment(end, "--to", zone) if end is not None else now
     begin = (
         until - parse_duration(since or DEFAULT_SINCE, "--since", least=SINCE_MIN)
@@ -275,7 +275,7 @@ def _choose_period(since: str | None, start: str | None, end: str | None, now: d
         else _parse_moment(start, "--from", zone)
     )
     if begin >= now:
-        raise InputError("lies in the future: nothing is recorded yet", field="--from", hint="history ends now")
+        raise InputError("is in the future: nothing is recorded yet", field="--from", hint="history ends now")
     until = min(until, now)
     require(begin < until, "--to", "is before the start", "state an earlier --from, or a later --to")
     return Period(start=begin, end=until)

@@ -156,7 +156,7 @@ def _choose_format(path: str, record: BillFileRecord, kinds: BillFileKinds) -> t
         return matches[0]
     if matches:
         names = ", ".join(sorted(name for name, _ in matches))
-        raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
+        raise InputError(f"may be a bill of {names}", field=path, hint="name its provider with --provider")
     keys = ", ".join(shorten(to_one_line(str(key)), 24) for key in list(record)[:NAMES_SHOWN_MAX])
     readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
     what = f"is not a bill that can be read: it has {keys}" + (" ..." if len(record) > NAMES_SHOWN_MAX else "")
@@ -180,11 +180,9 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
         return kinds.account
     if len(accounts) == 1:
         return accounts[0]
-    names = (
-        f"the ledger knows {', '.join(map(to_one_line, accounts[:NAMES_SHOWN_MAX]))}" if accounts else "the ledger knows none"
-    )
-    hint = f"say whose with --account NAME ({names})"
-    raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
+    names = f"the ledger has {', '.join(map(to_one_line, accounts[:NAMES_SHOWN_MAX]))}" if accounts else "the ledger has none"
+    hint = f"name the account with --account NAME ({names})"
+    raise InputError(f"does not name its account of {provider}", field=path, hint=hint)
 
 
 def _read_focus_parts(
@@ -202,7 +200,7 @@ def _read_focus_parts(
         plugin = _find_plugin(name, called, kinds)
         if not plugin:
             if not name:
-                raise InputError("names no provider", field=place, hint="--provider NAME says whose such rows are")
+                raise InputError("names no provider", field=place, hint="--provider NAME names their provider")
             kinds.left_out[name] += 1
             continue
         provider = name if may_speak_for(plugin, name) else plugin
@@ -214,7 +212,7 @@ def _read_focus_parts(
     if not exports:
         names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(NAMES_SHOWN_MAX))
         what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
-        raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
+        raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider names their provider")
 
 
 def _check_columns(where: str, record: BillFileRecord) -> None:

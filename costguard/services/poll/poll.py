@@ -189,7 +189,7 @@ class PollCycle:
             slot.crew.ask((slot.number, SCOPES, None), partial(_introduce, slot.source, alone=alone))
         try:
             while not all(slot.done for slot in self._slots):
-                report_progress("asking accounts what runs", sum(slot.done for slot in self._slots), len(self._slots))
+                report_progress("listing all accounts", sum(slot.done for slot in self._slots), len(self._slots))
                 elapsed_s = read_monotonic() - began
                 if elapsed_s >= self._limit_s:
                     self._close_overdue()
@@ -304,7 +304,7 @@ class PollCycle:
                 )
         unsure = [other for other in others if other.said and (other.said.unsure or (introduction and introduction.unsure))]
         if unsure and not self._is_known(slot) and any(self._is_known(other) for other in unsure):
-            return f"{slot.name} is new, and it cannot be determined today whether it is {unsure[0].name}: it is not polled"
+            return f"{slot.name} is new and not polled: today it cannot be compared with {unsure[0].name}"
         return ""
 
     def _is_known(self, slot: _AccountSlot) -> bool:
@@ -460,7 +460,7 @@ def measure_activity(
         if items and isinstance(source, UtilizationSource)
     }
     notes, count = list[str](), 0
-    for number, answer in run_all(questions, limit_s=limit_s, doing="asking for measures").items():
+    for number, answer in run_all(questions, limit_s=limit_s, doing="reading activity samples").items():
         if isinstance(answer, UtilizationSamples):
             ledger.record_samples(answer.samples)
             count += len(answer.samples)

@@ -143,7 +143,7 @@ class PollWorker:
             stalled_worker_timeout=DEAD_AFTER_S,
             install_signal_handlers=False,
         )
-        raise WorkerEndedError("the worker ended by itself")
+        raise WorkerEndedError("the worker ended unexpectedly")
 
     async def _keep_time(self, app: App) -> None:
         """Have the polls of each interval deferred, once, whichever watchdog is first."""
@@ -183,7 +183,7 @@ class PollWorker:
             for job in await app.job_manager.get_stalled_jobs(queue=self.group, seconds_since_heartbeat=DEAD_AFTER_S):
                 with suppress(ConnectorException):  # another watchdog was first
                     await app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
-                    self.log.warning("poll_ended", job=job.lock, why="its watchdog gave no sign of life for 15 s")
+                    self.log.warning("poll_ended", job=job.lock, why="its watchdog did not report for 15 s")
             await app.job_manager.prune_stalled_workers(DEAD_AFTER_S)
             await asyncio.sleep(SWEEP_EVERY_S)
 
@@ -192,7 +192,7 @@ class PollWorker:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             if not await asyncio.to_thread(self.may_work):
-                raise WorkerEndedError("it takes part in nothing now")
+                raise WorkerEndedError("this process may not poll now")
 
 
 def _describe_first(error: BaseException) -> str:

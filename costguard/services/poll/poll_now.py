@@ -85,6 +85,6 @@ def _fetch_balances(sources: Sequence[InstanceSource]) -> tuple[PrepaidBalance, 
 
     prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}
     balances = run_all(
-        {number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_LIMIT_S, doing="asking for balances"
+        {number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_LIMIT_S, doing="reading balances"
     )
     return tuple(one for one in balances.values() if isinstance(one, PrepaidBalance))

@@ -50,7 +50,7 @@ def compute_purchase(
         warnings += _list_age_warnings(price, aged)
     if power_w is None and gpu is not None and gpu.tdp_w is not None:
         power_w = gpu.tdp_w * count
-        warnings.append(f"power was not stated: the GPU's {power_w:.0f} W assumed, its host left out")
+        warnings.append(f"power was not stated: the GPU's {power_w:.0f} W assumed, without its host")
     if usd_per_kwh is None and power_w is not None:
         warnings.append(f"the price of electricity was not stated: ${USD_PER_KWH} per kWh assumed")
     per_kwh = usd_per_kwh or USD_PER_KWH
@@ -85,7 +85,7 @@ def _list_age_warnings(price: Money, rent: AgedPrice) -> list[str]:
     ends = [compute_break_even(price, rate).plain_hours for rate in (rent.high, rent.low)]
     hours = f"{ends[0]:,.0f} to {ends[1]:,.0f} hours before power and resale"
     today = f"today ${rent.low.format()} to ${rent.high.format()} an hour, so {hours}"
-    return [f"it {rent.explain_age()}: {today}; costguard prices refresh asks for today's"]
+    return [f"it {rent.explain_age()}: {today}; costguard prices refresh fetches today's"]
 
 
 def _find_cheapest_offer(

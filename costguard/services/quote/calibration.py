@@ -45,7 +45,7 @@ def calibrate_runs(
     weighed_runs = weigh_runs((compare_with_quote(run, facts) for run in runs), spread_seen=spread)
     new = len(runs) - len(_drop_repeats(stored_runs))
     twice = len(stored_runs) + len(fresh) - len(runs)
-    notes = (f"{twice} rows equal others and were counted once: give runs that only look alike a name",) if twice else ()
+    notes = (f"{twice} duplicate rows were counted once: give different runs different names",) if twice else ()
     return CalibrationAnswer(
         file=file,
         runs=tuple(run.table for run in runs),

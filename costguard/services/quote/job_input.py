@@ -117,7 +117,7 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     if "" in named_files:
         raise InputError("is empty", field="FILE", hint="write the name of a file, or leave it out")
     if named_files and _INSIDE.get() is NO_FOLDER:
-        raise InputError("is a file, and a request may name none", field="FILE", hint="state the job in the request")
+        raise InputError("is a file, which a request may not contain", field="FILE", hint="state the job in the request")
     paths = [expand_path(name) for name in named_files]
     files, config = _read_files(paths)
     own: Table = {}
@@ -237,7 +237,7 @@ def apply_hardware_flag(job_input: JobInput, flags: Table, *, count: float | Non
         flag_values.pop("--hours")
     twice = [flag for flag, value in flag_values.items() if value is not None]
     if twice:
-        hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 says which GPU and how many"
+        hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 gives the GPU and the count"
         raise InputError("is given together with --on, which names the hardware", field=twice[0], hint=hint)
     return _restrict_gpus(job_input, None) if "limits" in job_input.table else job_input
 
@@ -247,7 +247,7 @@ def read_job(job_input: JobInput, facts: ShippedFacts) -> Job:
     table, config = job_input.table, job_input.config
     shape_keys = [k for k in SHAPE_KEYS if k in table]
     if len(shape_keys) != 1:
-        what = "no model was given" if not shape_keys else f"{' and '.join(shape_keys)} are given at once"
+        what = "no model was given" if not shape_keys else f"{' and '.join(shape_keys)} cannot be given together"
         hint = "name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
         hint = hint if config is None else f"{hint}\nread as {config.label}: {config.describe()}"
         raise InputError(what, field="model", hint=hint)
@@ -402,11 +402,11 @@ def _find_config_file(job_input: JobInput) -> Path | None:
         return None  # another tool's config names no file outside of its folder: those inside it are stated as `path`
     folder = _INSIDE.get()
     if folder is NO_FOLDER:
-        raise InputError("names a file, and a request may name none", field=key, hint=SHIPPED_MODEL_HINT)
+        raise InputError("names a file, which a request may not contain", field=key, hint=SHIPPED_MODEL_HINT)
     path = expand_path(name)
     path = path if path.is_absolute() else job_input.folder / path
     if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
-        raise InputError("names a file outside of the folder that may be read", field=key, hint="name a file of the repository")
+        raise InputError("names a file outside of the allowed folder", field=key, hint="name a file of the repository")
     return path
 
 
@@ -416,12 +416,12 @@ def read_rental(job_input: JobInput, count: float | None, hours: float | None) -
     unsuited = [k for k in job_input.table if k not in ("limits", "disk_gb")]
     if unsuited:
         raise InputError(
-            f"is worked out from tokens where a job is given ('{unsuited[0]}')",
+            f"is computed from the tokens of a job ('{unsuited[0]}')",
             field="--hours",
-            hint="leave out --hours, or ask plainly: --gpu H100 --count 8 --hours 12",
+            hint="leave out --hours, or quote a plain rental: --gpu H100 --count 8 --hours 12",
         )
     if len(gpus) != 1:
-        raise InputError("must name one GPU beside --hours", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
+        raise InputError("must name one GPU when --hours is given", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
     return _build_rental(job_input, gpus[0], hours, count)
 
 

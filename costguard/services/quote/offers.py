@@ -71,7 +71,7 @@ class LiveOffers:
     def unnamed(self) -> tuple[str, ...]:
         """Return a sentence per provider with GPUs that match no canonical name."""
         return tuple(
-            f"{name}: left out, because no GPU is called so here: {', '.join(listing.unnamed)}"
+            f"{name}: left out, unknown GPU names: {', '.join(listing.unnamed)}"
             for name, listing in self.listings.items()
             if listing.unnamed
         )
@@ -88,7 +88,7 @@ def ask_live_offers(
     questions = {name: _build_question(accounts, gpus) for name, accounts in able.items() if accounts}
     answers = {
         name: _check_answer(answer, name)
-        for name, answer in run_all(questions, limit_s=limit_s, doing="asking for prices").items()
+        for name, answer in run_all(questions, limit_s=limit_s, doing="fetching prices").items()
     }
     return LiveOffers(
         listings={name: answer for name, answer in answers.items() if isinstance(answer, OfferListing)},
@@ -181,7 +181,7 @@ def answer_live_offers(
     from costguard.views.market import build_offers_document
 
     if settings is None or not settings.providers:
-        why = "offline: no provider was asked" if settings is None else "no provider is configured: run costguard init"
+        why = "offline: no provider was queried" if settings is None else "no provider is configured: run costguard init"
         live_offers = LiveOffers(listings={}, failed={"live offers": why})
     else:
         live_offers = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
@@ -237,7 +237,7 @@ def merge_offers(
 def list_live_offer_warnings(live: LiveOffers) -> tuple[str, ...]:
     """Return warnings on failed providers, incomplete listings, and GPUs without a canonical name."""
     missing = tuple(f"some offers are missing: {sentence}" for sentence in live.missing)
-    unable = tuple(f"{name} cannot be asked for offers" for name in live.unable)
+    unable = tuple(f"{name} cannot list offers" for name in live.unable)
     return (*missing, *unable, *live.unnamed)
 
 
@@ -245,7 +245,7 @@ def explain_incomplete(live: LiveOffers) -> IncompleteError | None:
     """Return the refusal of `--strict` for failed providers or incomplete listings; None if all are complete."""
     if not live.missing:
         return None
-    return IncompleteError(f"{len(live.missing)} providers could not be asked in full", hint="; ".join(live.missing[:3]))
+    return IncompleteError(f"{len(live.missing)} providers could not be queried completely", hint="; ".join(live.missing[:3]))
 
 
 def answer_prices(*, market: str | None = None, config: str | None = None) -> CommandAnswer:
@@ -294,7 +294,7 @@ def _check_providers(settings: Settings, only: Collection[str] | None, *, keyles
     """Raise an error if one of `only` is neither configured nor, where public sources are asked, known to one of them."""
     missing = [name for name in only or () if name not in settings.providers]
     if missing and not keyless:
-        hint = "costguard init writes [providers.NAME] for what it finds; --public asks without a key"
+        hint = "costguard init writes [providers.NAME] for each key that it finds; --public needs no key"
         raise InputError(f"{missing[0]} is not configured", field="providers", hint=hint)
     if missing:
         from costguard.providers.plugins import load_price_sources
@@ -338,17 +338,17 @@ def _explain_refresh(live: LiveOffers, public: PublicPrices | None, *, strict: b
     """Return the refusal of a refresh from which nothing came, or, with `strict`, not everything."""
     missing = (*live.missing, *(public.missing if public else ()))
     if strict and missing:
-        return IncompleteError(f"{len(missing)} providers could not be asked in full", hint="; ".join(missing[:3]))
+        return IncompleteError(f"{len(missing)} providers could not be queried completely", hint="; ".join(missing[:3]))
     if live.offers or (public and any(listing.offers for listing in public.listings.values())):
         return None
-    hint = "costguard prices sources lists what was asked" if public else "costguard doctor says why"
+    hint = "costguard prices sources lists the sources" if public else "costguard doctor shows why"
     who = "source" if public else "provider"
     return NoAnswerError(f"no {who} returned a price: nothing was changed", hint=hint)
 
 
 def _list_refresh_warnings(live: LiveOffers, public: PublicPrices | None, settings: Settings) -> tuple[str, ...]:
     market = settings.quote.market
-    used = (f"[quote] market names {market}, which quotes go on using",) if market else ()
+    used = (f"[quote] market names {market}, which quotes still use",) if market else ()
     return (*list_live_offer_warnings(live), *_list_public_warnings(public), *used)
 
 

@@ -144,7 +144,7 @@ class CachedPriceFetcher:
         query = replace(request, headers={**request.headers, **(_ask_for_change(cached_feed) if cached_feed else {})})
         reply = self._ask(query, most_bytes)
         if reply.status == NOT_MODIFIED and cached_feed is None:
-            raise InvalidAnswerError(f"{request.place} says 304 although nothing was asked before", provider=self._name)
+            raise InvalidAnswerError(f"{request.place} answered 304 without an earlier request", provider=self._name)
         body = cached_feed.body if reply.status == NOT_MODIFIED and cached_feed else reply.body
         etag, modified = (reply.headers.get(one, "") for one in ("etag", "last-modified"))
         if reply.status == NOT_MODIFIED and cached_feed:
@@ -157,7 +157,7 @@ class CachedPriceFetcher:
         """Return the reply, after retries. A source that is down is not hammered with all its requests."""
         if self._failures >= FAILURES_MOST:
             raise UnreachableError(
-                f"{request.place} is not asked: {FAILURES_MOST} requests before it failed", provider=self._name
+                f"{request.place} gets no request: the last {FAILURES_MOST} requests failed", provider=self._name
             )
         try:
             reply = self._channel.ask(request, deadline=self._deadline.limit_to(REQUEST_S), most_bytes=most_bytes)
@@ -175,7 +175,7 @@ class CachedPriceFetcher:
         if reply.status == NOT_MODIFIED:
             return None
         if reply.status in KEY_WANTED:
-            what = f"answers {reply.status}: it may not be read without a key any more"
+            what = f"answers {reply.status}: it may need a key now"
             return RefusedError(what, provider=self._name, status=reply.status)
         return make_status_fault_reader(self._name)(reply)
 

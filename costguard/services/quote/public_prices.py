@@ -216,7 +216,7 @@ def _ask_wave(
     """Ask the sources of `asks`, each for the providers stated there, and check what they answer."""
     questions = {name: partial(_ask_source, sources[name], fetchers[name], gpus, providers) for name, providers in asks.items()}
     answers = list[SourceAnswer]()
-    for name, answer in run_all(questions, limit_s=limit_s, most=SIDE_BY_SIDE, doing="asking for public prices").items():
+    for name, answer in run_all(questions, limit_s=limit_s, most=SIDE_BY_SIDE, doing="fetching public prices").items():
         facts = sources[name].facts
         endpoint = _get_endpoint(settings, facts)
         checked = check_answer(answer, facts, endpoint=endpoint, prices=prices, today=today, providers=asks[name])
@@ -261,7 +261,7 @@ def check_answer(
     compared, absurd = (sum(getattr(one, key) for one in judged.values()) for key in ("compared", "absurd"))
     if absurd > compared * ABSURD_SHARE:
         example = next(one.example for one in judged.values() if one.example)
-        reason = f"{absurd} of {compared} prices that can be compared are absurd, such as {example}"
+        reason = f"{absurd} of {compared} comparable prices are implausible, such as {example}"
         return build_answer(failed=f"refused: {reason}; the old rows are kept")
     remarks = tuple(f"{name}: {remark}" for name, one in judged.items() for remark in one.remarks)
     listings = {name: one.listing for name, one in judged.items()}
@@ -281,7 +281,7 @@ def _find_odd_shape(answer: object, facts: PriceSourceFacts) -> str:
         others = {offer.provider for offer in listing.offers} - {name}
         if name not in facts.providers or others:
             return (
-                f"it returned offers of {shorten(to_one_line(str(min(others, default=name))), 40)}, for which it may not speak"
+                f"it returned offers of {shorten(to_one_line(str(min(others, default=name))), 40)}, which it must not contain"
             )
     return ""
 
@@ -315,17 +315,17 @@ def _judge_listing(listing: OfferListing, prices: KnownPrices, today: date, *, s
         else:
             offers.append(offer)
     example = _describe_row(*absurd[0]) if absurd else ""
-    remarks = [f"{len(absurd)} rows with an absurd price left out, such as {example}"] if absurd else []
+    remarks = [f"{len(absurd)} rows with an implausible price left out, such as {example}"] if absurd else []
     if future:
         days = f"{max(offer.observed_on for offer in future)}"
         remarks.append(f"{len(future)} rows dated in the future ({days}) left out")
     if unsold:
-        remarks.append(f"{unsold} rows of GPUs in regions that are not known to have them left out")
+        remarks.append(f"{unsold} rows left out: their region is not known to have the GPU")
     if listing.left_out:
         remarks.append(f"left out: {listing.left_out}")
     if listing.unnamed:
         shown = ", ".join(listing.unnamed[:MOST_NAMES]) + (" ..." if len(listing.unnamed) > MOST_NAMES else "")
-        remarks.append(f"left out, because no GPU is called so here: {shown}")
+        remarks.append(f"left out, unknown GPU names: {shown}")
     used = replace(listing, offers=tuple(offers))
     return _Judgement(listing=used, compared=compared, absurd=len(absurd), example=example, remarks=tuple(remarks))
 

@@ -218,7 +218,7 @@ def _price_offers(
     yield from (one for one in candidates if isinstance(one, QuoteRefusal))
     offers = [one for one in candidates if not isinstance(one, QuoteRefusal)]
     if not offers and always:
-        why = "has a price young enough to count" if candidates else "has a known price"
+        why = "has a recent enough price" if candidates else "has a known price"
         unsold = (f"no selected offer of this hardware {why}", *_list_rack_notes(place, facts))
         yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
     elif not candidates:
@@ -311,7 +311,7 @@ def check_precision(job: Job, gpus: Sequence[Gpu]) -> None:
     if gpus and all(explain_missing_precision(job.recipe, gpu) for gpu in gpus):
         gpu_names = ", ".join(gpu.name for gpu in gpus)
         raise InputError(
-            f"'{job.recipe.precision}' is not computed by {gpu_names}",
+            f"'{job.recipe.precision}' is not supported by {gpu_names}",
             field="precision",
             hint='write precision = "bf16", or name a GPU that has it, such as H100',
         )
@@ -338,7 +338,7 @@ def _describe_fewest_gpus(refused: list[QuoteRefusal]) -> tuple[str, ...]:
     least = min(refused, key=lambda r: (r.needs_gpus or 0, r.gpu))
     machines = -(-(least.needs_gpus or 0) // least.gpu_count)
     fixed = f"--on {least.gpu}:{least.gpu_count}x{machines}"
-    return (f"{least.needs_gpus} x {least.gpu} would carry the load: write --max-gpus {least.needs_gpus}, or {fixed}",)
+    return (f"{least.needs_gpus} x {least.gpu} can serve the load: write --max-gpus {least.needs_gpus}, or {fixed}",)
 
 
 def _describe_nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
@@ -389,7 +389,7 @@ def _list_batch_warnings(job: Job) -> tuple[str, ...]:
     if not generates or job.tokens is None or "micro_batch" not in dict(job.assumed):
         return ()
     load = "" if job.architecture.kind == "encoder-decoder" else "add --requests-per-second, --prompt-len and --output-len, or "
-    return (f"one sequence at a time; a server that runs many is far cheaper: {load}raise --micro-batch",)
+    return (f"one sequence at a time; a server with many sequences is far cheaper: {load}raise --micro-batch",)
 
 
 def _list_master_weight_notes(job: Job, effects: Mapping[str, str]) -> tuple[str, ...]:
@@ -398,7 +398,7 @@ def _list_master_weight_notes(job: Job, effects: Mapping[str, str]) -> tuple[str
         return ()
     other, _, effect = effects["precision"].partition(": ")
     why = f"pretraining keeps fp32 master weights ({job.recipe.precision}), because 16 bits lose small updates"
-    return (f'{why}; precision = "{other}" alone would take {effect}',)
+    return (f'{why}; precision = "{other}" alone needs {effect}',)
 
 
 def _estimate_best_effects(job: Job, best: QuoteOption, facts: ShippedFacts) -> dict[str, str]:

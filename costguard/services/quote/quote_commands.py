@@ -423,7 +423,7 @@ def update_calibration(
                 file.save(answer.weighed.calibration, answer.runs)
     except LedgerError:
         hint = "wait for it to end, then try again; nothing was written"
-        raise CostguardError("another costguard is writing it", field=str(path), hint=hint) from None
+        raise CostguardError("another costguard process is writing it", field=str(path), hint=hint) from None
     except OSError as wrong:
         hint = "name another file with --calibration FILE"
         raise CostguardError(f"cannot be written: {wrong.strerror}", field=str(path), hint=hint) from None

@@ -77,7 +77,7 @@ def _refuse_load(
     """Return the refusal of a plan that takes too many GPUs, or whose stated machines (`fixed`) do not carry the load."""
     gpu, gpu_count, gpus = on.gpu, on.gpu_count, on.gpu_count * on.nodes
     if not fixed and gpus > job.limits.max_gpus:
-        reason = f"{gpus} GPUs would carry the load, more than max_gpus = {job.limits.max_gpus}"
+        reason = f"{gpus} GPUs can serve the load, more than max_gpus = {job.limits.max_gpus}"
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=reason, needs_gpus=gpus)
     if plan.capacity.low < load.requests_per_second:
         needed = joined * plan.count_machines(load.requests_per_second)
@@ -93,7 +93,7 @@ def _refuse_load(
 def _explain_no_plan(load: ServingLoad, gpu: Gpu) -> str:
     if not gpu.bf16_tflops and not gpu.fp32_tflops:
         return "no speed figure for this GPU is known"
-    return f"no room for the keys and values of one request of {load.prompt_len + load.output_len:,} tokens beside the weights"
+    return f"the weights leave no memory for the keys and values of {load.prompt_len + load.output_len:,} tokens (one request)"
 
 
 def _list_plans(

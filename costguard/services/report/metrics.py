@@ -54,7 +54,7 @@ def check_guard_age(within: str, config: str | None = None) -> None:
         raise NoAnswerError("the guard has not run yet", hint="costguard watch runs it")
     age = datetime.now(UTC) - last.at
     if age >= limit:
-        raise NoAnswerError(f"the guard last ran {format_duration(age)} ago", hint="look at the log of costguard watch")
+        raise NoAnswerError(f"the guard last ran {format_duration(age)} ago", hint="see the log of costguard watch")
 
 
 def load_metrics(settings: Settings) -> tuple[MetricFamily, ...]:

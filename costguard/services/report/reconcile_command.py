@@ -65,7 +65,7 @@ def answer_reconcile(
     """Answer `costguard reconcile`: a month's bills compared with the charges, and the causes of the difference."""
     settings, now = read_settings(config), get_now()
     if complete and not files:
-        raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
+        raise InputError("means that the files are the complete bill", field="--whole", hint="name them with --file")
     period = calendar.find_month(now, UTC) if month is None else calendar.make_month(*parse_month(month), UTC)
     if period.start > now:
         raise InputError("is in the future: there is no bill yet", field="--month", hint="name a month that has begun")
@@ -118,7 +118,7 @@ def answer_reconcile(
         evidence=tuple(one for result in evidence for one in result.summaries),
         unused=tuple(one for result in evidence for one in result.findings),
     )
-    warnings = tuple(f"{name} was not asked: {to_one_line(why)}" for name, why in answer.not_asked)
+    warnings = tuple(f"{name} was not queried: {to_one_line(why)}" for name, why in answer.not_asked)
     return CommandAnswer(
         document=build_reconciliation_document(answer),
         warnings=warnings,
@@ -179,7 +179,7 @@ def _list_kinds(only: Sequence[str], account: str, accounts: ListAccounts) -> Bi
     if only and only[0] not in kinds.known:
         known_names = ", ".join(kinds.known)
         raise InputError(
-            f"no provider is called '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known_names}"
+            f"no provider has the name '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known_names}"
         )
     return kinds
 
@@ -213,12 +213,12 @@ def _check_bills_distinct(statements: Sequence[GatheredStatement]) -> None:
     for one in statements:
         bills = [(provider, *bill) for provider in one.staged.list_providers() for bill in one.staged.list_bills(provider)]
         if not bills:
-            what = f"does not mean {one.source}, which is not a bill that is delivered as a whole"
-            raise InputError(what, field="--whole", hint="FOCUS and Cost and Usage Reports are; leave --whole out for others")
+            what = f"does not apply to {one.source}, a bill that is not delivered completely"
+            raise InputError(what, field="--whole", hint="use --whole only for FOCUS and Cost and Usage Reports")
         for bill in bills:
             if bill in file_of_bill:
-                what = f"cannot mean both {file_of_bill[bill]} and {one.source}: they are of one bill"
-                raise InputError(what, field="--whole", hint="put the pieces of one bill into a folder, and name that")
+                what = f"cannot apply to both {file_of_bill[bill]} and {one.source}: they belong to one bill"
+                raise InputError(what, field="--whole", hint="put the parts of the bill into a folder and name the folder")
             file_of_bill[bill] = one.source
 
 
@@ -229,7 +229,7 @@ def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
             kept_text = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
             yield (
                 f"{one.provider}: {to_one_line(one.source)} does not contain, of the same bill in the ledger, {kept_text}: "
-                "if it is all of that bill, --whole withdraws them"
+                "if it is the complete bill, add --whole to remove them"
             )
 
 
@@ -280,11 +280,7 @@ def _deliver_messages(settings: Settings, url: str, now: datetime) -> None:
 
 def _list_left_out_rows(kinds: BillFileKinds) -> list[str]:
     """Return notes on rows of a FOCUS file of providers that are not installed or were not requested."""
-    why = (
-        f"--provider asks for {kinds.only}"
-        if kinds.only
-        else "no installed provider is called so (--provider says whose they are)"
-    )
+    why = f"--provider asks for {kinds.only}" if kinds.only else "no installed provider has this name (set it with --provider)"
     return [
         f"{count} rows of {to_one_line(name)} were left out: {why}"
         for name, count in kinds.left_out.most_common(LEFT_OUT_SHOWN_MAX)
@@ -313,7 +309,7 @@ def _list_other_months(imports: Sequence[BillImport], period: Period) -> Iterato
 
 def _list_notes(comparison: BillComparison, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
     if not files and not offline and not settings.providers:
-        yield "No provider is configured: bills in the ledger were compared. --file reads one"
+        yield "No provider is configured: bills in the ledger were compared. --file reads a bill"
     for provider, account in comparison.unstated:
         yield f"{provider}/{to_one_line(account)} has charges, but no bill covers it"
     for provider, one in comparison.set_aside:

@@ -232,7 +232,7 @@ def _explain_unsent(sent: Sequence[ReportDelivery]) -> CostguardError | None:
     if not failed:
         return None
     first = failed[0]
-    hint = "fix it and send it again" + (f" (to {len(failed)} of {len(sent)} it was not sent)" if len(sent) > 1 else "")
+    hint = "fix the route and send it again" + (f" (to {len(failed)} of {len(sent)} it was not sent)" if len(sent) > 1 else "")
     return CostguardError(f"was not sent: {first.delivery.why}", field=first.to, hint=hint)
 
 

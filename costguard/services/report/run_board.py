@@ -28,7 +28,7 @@ class RunBoard:
         text, name = self.read()
         cache_entry = self._made
         if cache_entry is None or cache_entry[2] != name or cache_entry[0] != self.mark():
-            raise MessageRefusedError(NOT_READY, "what the newest run found is being read", wait_s=5)
+            raise MessageRefusedError(NOT_READY, "the newest run is being read", wait_s=5)
         return text, name
 
     def read(self) -> tuple[bytes, str]:

@@ -91,7 +91,7 @@ def build_admit_refusal(result: AdmitResult) -> NoAnswerError | None:
 
     if result.admission.admitted:
         return None
-    hint = format_advice(result) or "wait for other runs to end, ask for less, or have the budget raised"
+    hint = format_advice(result) or "wait for other runs to end, use less, or raise the budget"
     return NoAnswerError(result.admission.says, field="refused, nothing was held", hint=hint)
 
 
@@ -161,7 +161,7 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
     machines = require_whole_number(request.machines, "machines", least=1, most=MACHINES_MAX)
     if request.money is not None:
         extra_fields = [name for name in ("job_file", "on", "count", "flags") if getattr(request, name)]
-        require(not extra_fields, "usd", "is stated, so nothing is quoted", "leave out the job and the GPUs, or the cost")
+        require(not extra_fields, "usd", "is given, so nothing is quoted", "leave out the job and the GPUs, or the cost")
         hours = None if request.hours is None else Interval.exactly(request.hours)
         usd = MoneyInterval(low=request.money, expected=request.money, high=request.money)
         gpu = facts.get_gpu_names().resolve(request.gpu, field="gpu").canonical if request.gpu else ""
@@ -169,13 +169,13 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
     asked_run = _read_request(request, facts)
     job_or_rental, hardware, notes = asked_run.asked, asked_run.hardware, asked_run.notes
     alone = machines == 1 or isinstance(job_or_rental, Rental)
-    require(alone, "machines", "belongs to a rental: the quote of a job counts its machines", "leave it out")
+    require(alone, "machines", "is for a rental: the quote of a job counts its machines", "leave it out")
     quoter = RunQuoter(asked=job_or_rental, on=hardware, counts=asked_run.counts, request=request, facts=facts)
     answer = quoter.quote(job_or_rental, hardware)
     option = choose_option(answer)
     if option is None or option.usd is None:
         why = "; ".join(answer.advice) or (answer.refused[0].reason if answer.refused else "no offer matches")
-        hint = "costguard quote shows more; --usd 50 --hours 12 states the cost instead"
+        hint = "costguard quote shows more; --usd 50 --hours 12 gives the cost instead"
         raise NoAnswerError(f"the run cannot be priced: {why}", hint=hint)
     only, gpus = job_or_rental.limits.providers or (), job_or_rental.limits.gpus or ()
     price = RunPrice(
@@ -243,7 +243,7 @@ def _read_request(request: AdmitRequest, facts: ShippedFacts) -> AskedRun:
     """Return the job or rental, as for `costguard quote`. Raises InputError where nothing was stated."""
     if not (request.flags or request.job_file or request.on or request.hours is not None):
         hint = "write a job file, or --gpu H100 --count 8 --hours 12, or --usd 50 --hours 12"
-        raise InputError("neither a job nor a rental nor a cost was stated", field="JOB", hint=hint)
+        raise InputError("no job, no rental and no cost was given", field="JOB", hint=hint)
     return read_asked(
         request.flags,
         request.job_file,

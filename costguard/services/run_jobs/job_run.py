@@ -239,7 +239,7 @@ def _take_hold(state: RunState, desk: RunLedger, money: Money, now: datetime) ->
     hold = build_job_hold(state.attempt, job, money, state.found.terms, who=desk.who, labels=_get_labels(state.found), now=now)
     admission = set_money_aside(hold, desk, now)
     if not admission.admitted:
-        hint = "wait for other runs to end, ask for less, or have the budget raised"
+        hint = "wait for other runs to end, use less, or raise the budget"
         raise NoAnswerError(admission.says, field=f"budget {admission.budget}" if admission.budget else None, hint=hint)
     state.budget = admission.budget
     write_message(f"held: {format_job_cost(money)}; {admission.says}")

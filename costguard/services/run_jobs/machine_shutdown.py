@@ -172,7 +172,7 @@ def _describe_lease(observation: Observation, overrides: Sequence[Override], now
     return (
         ""
         if override is None
-        else f"{override.who} wants it until {format_instant(override.until or now)}: {override.why or override.subject}"
+        else f"{override.who} keeps it until {format_instant(override.until or now)}: {override.why or override.subject}"
     )
 
 
@@ -188,10 +188,10 @@ def find_others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Ite
     """Yield who else uses the machine. What cannot be checked counts, and so do processes that the job left running."""
     within = os.environ.get(RUN_ENV)
     if within:
-        yield f"attempt {within}, which began this run, goes on"
+        yield f"attempt {within}, which started this run, is still running"
     for one, pids in list_attempts().items():
         shown = " ".join(map(str, pids[:8]))
-        yield f"processes of the job still run: {shown}" if one == attempt else f"attempt {one} runs here as well: {shown}"
+        yield f"processes of the job are still running: {shown}" if one == attempt else f"attempt {one} also runs here: {shown}"
     own_pids = {os.getpid(), *list_ancestor_processes(os.getpid())}
     for pid, words in list_command_lines(HostView(os.environ)):
         if pid not in own_pids and is_costguard_run(words):
@@ -211,7 +211,7 @@ def _find_gpu_users(proc: Path) -> Iterator[str]:
     finally:
         gpus.close()
     if gpu_pids is None:
-        yield "whether others use the GPUs cannot be seen (pip install nvidia-ml-py)"
+        yield "other users of the GPUs cannot be detected (pip install nvidia-ml-py)"
         return
     own_pids = (os.getpid(), *list_ancestor_processes(os.getpid()))
     open_devices = {
@@ -224,4 +224,4 @@ def _find_gpu_users(proc: Path) -> Iterator[str]:
         yield f"{len(left)} other processes use the GPUs: {' '.join(map(str, left[:8]))}"
     contained = (proc / "self" / "ns" / "pid").readlink() != Path(INITIAL_NAMESPACE)
     if contained and None in open_devices.values():
-        yield "whether processes of other users have a GPU open cannot be seen in this container"
+        yield "processes of other users on the GPUs cannot be detected in this container"

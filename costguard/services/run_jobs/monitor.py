@@ -112,7 +112,7 @@ class RunMonitor:
         except CostguardError as error:
             self._say_once(str(error).splitlines()[0])
         except Exception as broken:  # noqa: BLE001 - the program goes on, whatever it is
-            self._say_once(f"costguard itself failed ({type(broken).__name__}: {to_one_line(str(broken))}); the job goes on")
+            self._say_once(f"costguard itself failed ({type(broken).__name__}: {to_one_line(str(broken))}); the job continues")
 
     def handle_end_signal(self, number: int) -> None:
         """Handle a SIGTERM to costguard: treat it as a spot notice if the provider announces the end of a machine this way."""
@@ -125,7 +125,7 @@ class RunMonitor:
         """Handle a spot notice: print it, run the hook, signal the program."""
         text = shorten(to_one_line(notice.text), NOTICE_TEXT_MAX)
         self.noticed.append(f"{notice.cloud}: {text}")
-        write_message(f"{notice.cloud} is about to take this machine away: {text}")
+        write_message(f"{notice.cloud} will take this machine away soon: {text}")
         if self.on_notice.signal is not None and signals and self.child is not None:
             self.child.send(self.on_notice.signal)
             write_message(f"the job was sent {signal.Signals(self.on_notice.signal).name}")

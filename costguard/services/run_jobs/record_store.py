@@ -113,7 +113,7 @@ def open_run_record(job: str | None, record_file: str | None, otherwise: str) ->
         job_name = check_job_name(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
     path = path or get_data_path("runs") / f"{job_name}.json"
     if path.exists() and not path.is_file():
-        hint = "name a file that there is not yet, or the record of this job"
+        hint = "name a new file, or the record of this job"
         raise InputError("is not a plain file", field=str(path), hint=hint)
     with _lock_record(path, job_name or str(path)):
         record = read_record(path) if path.exists() else JobRecord(job=str(job_name))
@@ -180,7 +180,7 @@ def settle_unfinished(book: RunRecordStore, desk: RunLedger) -> None:
 def _wait_for_silence(book: RunRecordStore, attempt: JobAttempt) -> None:
     """Wait to see whether `attempt`, on another machine, is alive. Raises NoAnswerError if it is."""
     write_message(
-        f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in "
+        f"attempt {attempt.number} was alive on {attempt.host} recently: whether it still runs is known in "
         f"{REMOTE_WATCH_S:.0f} s"
     )
     until = monotonic() + REMOTE_WATCH_S
@@ -290,11 +290,11 @@ def close_unwatched(
     if running or attempt.state not in (PLANNED, OPEN):
         return running or attempt
     if attempt.state == PLANNED:
-        return replace(attempt, state=NEVER, why="costguard was ended before the command began, or as it did")
+        return replace(attempt, state=NEVER, why="costguard ended before or while the command started")
     if attempt.status is not None:
         return replace(attempt, state=ENDED)
     where = "" if is_local else f", on {attempt.host}"
-    return replace(attempt, state=LOST, why=f"costguard was ended while it ran{where}: it may have gone on a little")
+    return replace(attempt, state=LOST, why=f"costguard ended while the job was running{where}: it may have continued")
 
 
 def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def find_job_file(request: AdmitRequest, command: Sequence[str]) -> AdmitRequest
     if len(files) != 1:
         hint = "costguard submit --job job.toml -- ..., or --gpu H100 --count 8 --hours 12, or --usd 50 --hours 12"
         finding = f"the launcher names {len(files)} files" if files else "the launcher names no file of a job"
-        raise InputError(f"what is launched was not stated, and {finding}", field="--job", hint=hint)
+        raise InputError(f"no job and no rental was given, and {finding}", field="--job", hint=hint)
     return replace(request, job_file=files[0])
 
 
@@ -122,7 +122,7 @@ def _settle_hold(hold_id: str, status: int | None, request: AdmitRequest, *, wai
     failed = status != 0
     if failed and was_open:
         hint = f"costguard admit --release {hold_id} ends it if nothing runs"
-        write_message(f"the launcher failed, and hold {hold_id} was taken by an earlier one: it counts on; {hint}")
+        write_message(f"the launcher failed, and hold {hold_id} belongs to an earlier one and stays open; {hint}")
         return
     if not failed and not waits:
         write_message(f"launched: costguard admit --ended {hold_id} ends the hold when the run has ended")
@@ -130,6 +130,6 @@ def _settle_hold(hold_id: str, status: int | None, request: AdmitRequest, *, wai
     with suppress(CostguardError):
         end_hold(hold_id, started=not failed, config=request.config)
         how = "could not be started" if status is None else f"failed with exit code {status}"
-        write_message(f"the launcher {how}: the hold is released" if failed else "the run has ended, and so has its hold")
+        write_message(f"the launcher {how}: the hold is released" if failed else "the run and its hold have ended")
         return
-    write_message(f"hold {hold_id} could not be ended: it counts until its time runs out")
+    write_message(f"hold {hold_id} could not be ended: it counts until it expires")

@@ -235,7 +235,7 @@ def _describe_machine(
     if stated_rate is not None and known_rate is not None and live is not None:
         hint = "leave one of the two out"
         raise InputError(
-            f"is given together with --id, whose price the ledger knows: {known_rate.format()}", field="--rate", hint=hint
+            f"is given together with --id, which has a price in the ledger: {known_rate.format()}", field="--rate", hint=hint
         )
     observation = live.observation if live else None
     source = "its price is unknown"
@@ -311,7 +311,7 @@ def _explain_gpu_mismatch(hardware: Hardware | None, local: list[str], facts: Sh
         if names.count(hardware.gpu.name) >= hardware.gpu_count:
             return ""
     return (
-        f"--on says {hardware.gpu.name}:{hardware.gpu_count}, and NVML finds {len(local)} x {', '.join(sorted({*local}))} here"
+        f"--on says {hardware.gpu.name}:{hardware.gpu_count}, but NVML finds {len(local)} x {', '.join(sorted({*local}))} here"
     )
 
 

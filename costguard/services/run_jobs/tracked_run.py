@@ -337,7 +337,7 @@ def build_tracked_run(
     model is often saved after the training.
     """
     act = then if isinstance(then_always, bool) else then_always
-    require(then in (NOTHING, act), "then_always", f"is {act}, and then is {then}", "state one of the two")
+    require(then in (NOTHING, act), "then_always", f"is {act}, and then is {then}", "set one of the two")
     return TrackedRun(job=job, after=EndAction(act=act, always=bool(then_always), yes=yes_then), **options)
 
 
@@ -358,12 +358,12 @@ def find_step_tokens(job: Job, table: Table, *, steps: int | None, passes: int |
     if job.global_batch_tokens is not None and ("global_batch_tokens" in table or "seq_len" in table):
         planned, by = float(job.global_batch_tokens), "global_batch_tokens"
     if planned is None:
-        return counted or "how many tokens a step has is not stated: write tokens_per_step=..."
+        return counted or "the number of tokens per step is not given: write tokens_per_step=..."
     least, most = (one_pass if shaped else 1, planned) if counted is None else (counted, counted)
     if least * (1 - STEP_TOLERANCE) <= planned <= most * (1 + STEP_TOLERANCE):
         return round(planned) if counted is None or by != "tokens" else counted
     batches = f"{'at least ' if counted is None else ''}{least:,}"
-    return f"a step has {batches} tokens by its batches, and {planned:,.0f} by the job's {by}: write tokens_per_step=..."
+    return f"a step has {batches} tokens by its batches, but {planned:,.0f} by the job's {by}: write tokens_per_step=..."
 
 
 def find_listener() -> str:

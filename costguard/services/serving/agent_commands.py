@@ -75,7 +75,7 @@ def enrol_agent(
         book.add_code(stored)
     notes = ["The code can be used once. An agent can report and make requests for its own machine; it can never act."]
     if settings.web.url is None and parse_listen_address(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
-        notes.append("Only this machine can reach that address: set [web] url to an address others can reach, or use a tunnel.")
+        notes.append("Only this machine can reach that address: set [web] url to a reachable address, or use a tunnel.")
     if is_key_new:
         notes.append(
             f"The watchdog's key was created in {key_file}: start costguard watch here, as this user, or set [web] key_file."

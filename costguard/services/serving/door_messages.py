@@ -266,7 +266,7 @@ def decode_offer(kind: type[FromDoor], body: bytes) -> FromDoor:
     try:
         return _DECODERS[kind].decode(body)
     except UNDECODABLE as odd:
-        raise OfferError(f"a message of another form: {odd}") from None
+        raise OfferError(f"a message with an invalid form: {odd}") from None
 
 
 def encode_beats(offers: Sequence[BeatOffer]) -> bytes:
@@ -284,7 +284,7 @@ def split_beats(body: bytes) -> list[bytes]:
     try:
         return [bytes(one) for one in _SPLITTER.decode(body)]
     except UNDECODABLE as odd:
-        raise OfferError(f"a message of another form: {odd}") from None
+        raise OfferError(f"a message with an invalid form: {odd}") from None
 
 
 def decode_reply(kind: type[_Reply], body: bytes) -> _Reply:
@@ -292,7 +292,7 @@ def decode_reply(kind: type[_Reply], body: bytes) -> _Reply:
     try:
         return msgspec.json.decode(body, type=kind)
     except UNDECODABLE as odd:
-        raise OfferError(f"a reply of another form: {odd}") from None
+        raise OfferError(f"a reply with an invalid form: {odd}") from None
 
 
 def pack_beat(beat: AgentBeat, *, agent: str, seq: int, sent_ms: int, came_us: int) -> BeatOffer:
@@ -323,7 +323,7 @@ def unpack_beat(offer: BeatOffer) -> AgentBeat:
         signals = tuple((SIGNAL_NAMES[name], value) for name, value in one.signals.items())
         records.append(AgentRecord(one.at_ms, one.over_s, signals))
     if any(one.what not in REQUEST_KINDS for one in offer.asks):
-        raise OfferError("a request of another kind")
+        raise OfferError("a request of an unknown kind")
     return AgentBeat(
         version=offer.version,
         python=offer.python,

@@ -50,7 +50,7 @@ def arm_mcp(*, why: str | None, config: str | None = None) -> CommandAnswer:
         book.add_override(override)
     lead = f"Agents that use costguard mcp on this ledger may stop machines until {format_local_time(until)}."
     notes = (
-        "Protections, leases and freezes hold; so does [rails] acts per_10m.",
+        "Protections, leases, freezes and [rails] acts per_10m still apply.",
         "next: costguard mcp disarm ends it at once",
     )
     return CommandAnswer(document=build_override_document("recorded", (override,), lead=(lead,), notes=notes))
@@ -62,7 +62,7 @@ def disarm_mcp(*, config: str | None = None) -> CommandAnswer:
     armings = [override for override in _load_overrides(settings, now) if _is_arming(override, now)]
     with overrides.open_guard_store(settings) as book:
         lifts = [book.lift_override(override.id, who=overrides.describe_user(), now=now) for override in armings]
-    lead = "Agents may not stop machines over MCP any more." if lifts else "Agents could not stop machines: nothing to lift."
+    lead = "Agents may no longer stop machines over MCP." if lifts else "Agents could not stop machines: nothing to lift."
     return CommandAnswer(document=build_override_document("lifted" if lifts else "none", lifts, lead=(lead,)))
 
 
@@ -110,7 +110,7 @@ def _check_rate(settings: Settings) -> None:
     with overrides.open_guard_store(settings) as book:
         sent = count_agent_sends(book.load_sends_since(overrides.get_now() - RATE_WINDOW))
     if sent >= most:
-        hint = "wait, or let a person do it: costguard stop"
+        hint = "wait, or ask a person to stop it: costguard stop"
         raise NoAnswerError(f"{sent} stops of agents in 10 minutes; [rails] allows {most}", field="stop", hint=hint)
 
 

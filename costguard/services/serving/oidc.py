@@ -51,7 +51,7 @@ LEEWAY_S = 60
 USED_MAX = 10_000
 WELL_KNOWN = "/.well-known/openid-configuration"
 WHO = "the identity provider"
-AGAIN = "open the page again, and log in anew"
+AGAIN = "open the page and log in again"
 
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class OidcClient:
         discovery = self._discover(deadline)
         issuer = query.get("iss", "")
         if issuer != self.settings.issuer and (issuer or discovery.authorization_response_iss_parameter_supported):
-            raise _refuse("answered in the name of another issuer than was asked")  # RFC 9207, 2.4: mix-up
+            raise _refuse("answered for a different issuer")  # RFC 9207, 2.4: mix-up
         answer = self._exchange_code(discovery, login, query["code"], deadline)
         return self._check_token(discovery, login, answer, deadline), login.back
 
@@ -161,9 +161,9 @@ class OidcClient:
         """Return the login of this browser that the answer belongs to, which then counts as used."""
         login = _read_cookie(cookie)
         if login is None or not hmac.compare_digest(query.get("state", "").encode(), login.derive("state").encode()):
-            raise NoAnswerError("belongs to no login of this browser", field="this answer", hint=AGAIN)
+            raise NoAnswerError("does not belong to a login of this browser", field="this answer", hint=AGAIN)
         if not -LEEWAY_S <= self.clock().timestamp() - login.at_s <= LOGIN_WITHIN_S:
-            raise NoAnswerError("comes too late", field="this answer", hint=AGAIN)
+            raise NoAnswerError("arrived too late", field="this answer", hint=AGAIN)
         mark = sha256(login.secret.encode()).hexdigest()
         with self._lock:
             if mark in self._used:
@@ -219,13 +219,13 @@ class OidcClient:
             )
             claims.validate(int(self.clock().timestamp()), LEEWAY_S)
         except (JoseError, ValueError, TypeError, RecursionError) as error:
-            raise _refuse(f"sent an ID token that does not count ({to_one_line(str(error))[:120]})") from None
+            raise _refuse(f"sent an invalid ID token ({to_one_line(str(error))[:120]})") from None
         return dict(claims)
 
     def _verify(self, token: str, header: Mapping[str, object], discovery: _Discovery, deadline: Deadline) -> jwt.Token:
         """Return the token, whose signature one of the provider's keys made."""
         if header.get("alg") not in ALGORITHMS:
-            raise _refuse("signs its ID tokens in a way that is not accepted")
+            raise _refuse("signs its ID tokens with an unsupported algorithm")
         fitting = _choose_keys(self._read_keys(discovery, deadline), header)
         if not fitting:  # it may have new keys
             fitting = _choose_keys(self._read_keys(discovery, deadline, renew=True), header)
@@ -267,13 +267,13 @@ class OidcClient:
         try:
             reply: HttpResponse = self.transport.exchange(request, provider=WHO, deadline=deadline, most_bytes=ANSWER_BYTES)
         except CostguardError as error:
-            raise _refuse(f"cannot be asked: {to_one_line(str(error).partition(chr(10))[0])}") from None
+            raise _refuse(f"cannot be reached: {to_one_line(str(error).partition(chr(10))[0])}") from None
         if reply.status != 200:  # noqa: PLR2004 - HTTP's
             raise _refuse(f"answered {reply.status} at {request.place}")
         try:
             return msgspec.json.decode(reply.body, type=kind)
         except (msgspec.DecodeError, RecursionError):
-            raise _refuse(f"answered with something else than expected at {request.place}") from None
+            raise _refuse(f"sent an unexpected response at {request.place}") from None
 
 
 def choose_way_back(path: str) -> str:
@@ -311,9 +311,9 @@ def _check_discovery(discovery: _Discovery, issuer: str) -> None:
             if address or name != "end_session_endpoint":
                 check_url(bare, name)
         except InputError as error:
-            raise _refuse(f"states an address that is not asked ({to_one_line(str(error))[:160]})") from None
+            raise _refuse(f"names an address that is not allowed ({to_one_line(str(error))[:160]})") from None
         if not query.isascii() or not query.isprintable() or set(" #\"'<>\\") & set(query):
-            raise _refuse(f"states an address that is not asked ({name})")
+            raise _refuse(f"names an address that is not allowed ({name})")
 
 
 Key = RSAKey | ECKey | OKPKey | OctKey

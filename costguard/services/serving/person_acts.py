@@ -70,7 +70,7 @@ class PersonActs:
         try:
             self._waiting.put_nowait((offer, answer))
         except queue.Full:
-            answer(PersonReply(TOO_OFTEN, "other acts are being done: try again in a minute", 60))
+            answer(PersonReply(TOO_OFTEN, "other acts are in progress: try again in a minute", 60))
 
     def answer(self, offer: PersonOffer) -> PersonReply:
         """Do it, and return what became of it."""

@@ -67,7 +67,7 @@ def read_policy_draft(settings: Settings, text: str, name: str) -> Policy:
     require(one, WHERE, "is not one policy", f"write one {HEADER} and its keys, and nothing else")
     hooks = tuple(hook.name for hook in settings.hooks)
     (policy,) = read_policies(policies, WHERE, zone=settings.defaults.timezone, poll=settings.watch.interval, hooks=hooks)
-    require(policy.name == name, f"{WHERE}: name", f"is {policy.name}", f"keep the name {name}: another one is another policy")
+    require(policy.name == name, f"{WHERE}: name", f"is {policy.name}", f"keep the name {name}")
     return policy
 
 

@@ -47,10 +47,10 @@ class ActivityBoard:
         except CostguardError as error:
             return _build_unknown(machine, error.what)
         if len(machines) != 1:
-            several = "several machines are called so: write provider/account/region/id"
-            return _build_unknown(machine, several if machines else "no machine is called so")
+            several = "several machines have this name: write provider/account/region/id"
+            return _build_unknown(machine, several if machines else "no machine has this name")
         if late or age_s is None:
-            return _build_unknown(machine, "the guard is late: what it last found may be old")
+            return _build_unknown(machine, "the guard is late: its last result may be outdated")
         return self._judge(machine, machines[0], age_s)
 
     def _judge(self, machine: str, row: dict[str, Any], age_s: float) -> dict[str, object]:

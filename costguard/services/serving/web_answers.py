@@ -55,7 +55,7 @@ def build_budgets(fleet: FleetPage) -> Document:
     """Return the budgets as they stand."""
     status = fleet.found
     table = build_budget_table(status.budgets, status.overshoots, status.at)
-    lead = () if status.budgets else ("The settings have no [[budget]]: nothing limits what is spent.",)
+    lead = () if status.budgets else ("The settings have no [[budget]]: spending is not limited.",)
     notes = tuple(f"Budget {one.budget.name}: {note}." for one in status.budgets for note in one.notes)
     return Document(data={}, lead=lead, tables=(table,) if status.budgets else (), notes=notes)
 

@@ -202,12 +202,14 @@ class PageServices:
         """Return why what is shown may be old, a sentence each; nothing where a guard run is recent."""
         last, now = fleet.last, self.clock()
         if last is None:
-            return ["No guard run is recorded: no watchdog runs on this ledger, so nothing is stopped and nobody is told."]
+            return [
+                "No guard run is recorded: no watchdog runs on this ledger, so no machine is stopped and nobody is notified."
+            ]
         age = now - last.at
         if age <= LATE_AFTER_RUNS * last.interval:
             return []
         minutes = int(age.total_seconds() // 60)
-        return [f"The last guard run was {minutes} minutes ago: the watchdog is down or late, and what follows may be old."]
+        return [f"The last guard run was {minutes} minutes ago: the watchdog is down or late, and this page may be outdated."]
 
     def load_machine(self, path: str) -> MachinePage:
         """Return the life of the machine whose full key is `path`. Raises InputError if the ledger does not know it."""
@@ -217,7 +219,7 @@ class PageServices:
             history, records = HistoryReader(ask), SnapshotRecords(ask)
             period = Period(start=now - HISTORY_BACK, end=now + timedelta(seconds=1))
             if key not in history.load_resources(Period(start=datetime.min.replace(tzinfo=now.tzinfo), end=period.end)):
-                raise InputError("is not in this ledger", field="the machine", hint="open it from the list")
+                raise InputError("is not in this ledger", field="the machine", hint="open the machine from the list")
             past = history.load_history(key, period, self.settings.watch.interval)
             stretches = history.load_stretches().get(past.scope, ())
             intents = [one for one in records.load_intents_since(now - OVERRIDES_BACK) if one.life.key == key]
@@ -255,20 +257,18 @@ class PageServices:
         """Return what an approval or a stop of this machine means, a sentence each. `one`: None if it is not listed."""
         act = "terminate" if do == "approve-terminate" else "stop"
         if one is None:
-            return ["It is not listed any more: there is nothing to do."]
+            return ["The machine is no longer listed: there is nothing to do."]
         observation = one.live.observation
         loses = observation.handling.stop_loses if act == "stop" else observation.handling.terminate_loses
-        lines = [f"Lost for good: {', '.join(loses)}." if loses else overrides.LOSS_UNKNOWN]
+        lines = [f"Permanently lost: {', '.join(loses)}." if loses else overrides.LOSS_UNKNOWN]
         if do.startswith("approve"):
-            lines.append(f"The guard may {act} it within a day, in its present run, where a policy asks for it.")
+            lines.append(f"The guard may {act} it within a day, during its current run, if a policy asks for it.")
         return lines
 
     def require_changes(self) -> None:
         """Raise NoAnswerError where nothing may be changed."""
         if self.read_only:
-            raise NoAnswerError(
-                "changes nothing: it is a demo", field="this page", hint="run costguard watch with your accounts"
-            )
+            raise NoAnswerError("is read-only: it is a demo", field="this page", hint="run costguard watch with your accounts")
 
     def change(self, who: str, do: str, path: str, *, length: str, why: str, life: str = "") -> CommandAnswer:
         """Do what the command `do` does, in the name of `who`. `life`: as in `StopOffer`. Raises the command's errors."""

@@ -77,7 +77,7 @@ def answer_doctor(
     own = _check_installation(settings)
     document = build_doctor_document(findings, own, notes=[*notes, *_list_reach(settings)], all_checks=all_checks)
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
-    refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="see the fixes above") if bad else None
+    refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="apply the fixes above") if bad else None
     if not bad and not findings:
         hint = "export a provider's key, then costguard init; costguard providers lists what each needs"
         refusal = NoAnswerError("nothing was checked: no provider is configured, and no credentials were found", hint=hint)
@@ -115,7 +115,7 @@ def answer_providers(*, config: str | None = None) -> CommandAnswer:
 def _build_offline_result(name: str) -> AccountExamination:
     checks = (
         HealthCheck(subject="credentials", outcome=CHECK_GOOD, told="found"),
-        HealthCheck(subject="reachable", outcome=CHECK_SKIPPED, told="offline: it was not asked"),
+        HealthCheck(subject="reachable", outcome=CHECK_SKIPPED, told="offline: it was not queried"),
     )
     return AccountExamination(provider=name, account="", checks=checks)
 
@@ -135,11 +135,9 @@ def _check_installation(settings: Settings) -> AccountChecks:
         else:
             text = (
                 f"SQLite {version} has the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6); costguard's writers take "
-                "turns, so only another program that writes to the ledger could meet it"
+                "turns, so it can only occur if another program writes to the ledger"
             )
-            fix = (
-                "let nothing else write to the ledger, keep costguard db backup in a timer, or use a Python with a newer SQLite"
-            )
+            fix = "let no other program write to it, run costguard db backup on a timer, or use a Python with a newer SQLite"
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=text, fix=fix))
     return AccountChecks(provider="ledger", account=describe_ledger_path(url), checks=tuple(checks))
 
@@ -181,7 +179,7 @@ def _check_agents(url: str) -> list[HealthCheck]:
     if not silent:
         return [HealthCheck(subject="agents", outcome=CHECK_GOOD, told=text)]
     blind = limit_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
-    fix = "on the machine: costguard-agent status says why; costguard agent revoke ID if it needs no agent"
+    fix = "on the machine: costguard-agent status shows why; costguard agent revoke ID if it needs no agent"
     return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{text}; blind: {'; '.join(blind)}", fix=fix)]
 
 
@@ -210,7 +208,7 @@ def _check_watchdogs(url: str) -> list[HealthCheck]:
     orphaned = any(not one.name and one.accounts for one in shares)
     if not warnings and not orphaned:
         return [clock, HealthCheck(subject="watchdogs", outcome=CHECK_GOOD, told=text)]
-    fix = "the watchdogs' logs say why (polls_paused, clock_off, job_failed); start costguard watch where none runs"
+    fix = "see the watchdogs' logs (polls_paused, clock_off, job_failed); start costguard watch where none runs"
     outcome = CHECK_BAD if warnings else CHECK_UNSURE  # what nobody polls is polled with the next interval
     return [clock, HealthCheck(subject="watchdogs", outcome=outcome, told="; ".join((text, *warnings)), fix=fix)]
 

@@ -57,7 +57,7 @@ from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
 from costguard.watchdog.heartbeat import Heartbeat
 
 ShowWatchView = Callable[[WatchView], None]
-CONFIGURE_HINT = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
+CONFIGURE_HINT = "costguard init writes [providers.NAME] for each key that it finds; --config names another file"
 OUTBOX_EVERY, REPORTS_EVERY, RETENTION_EVERY = timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=1)
 
 
@@ -78,8 +78,8 @@ def run_watch(
     `strict`: a single run ends with IncompleteError if not every account was listed completely. `open_door`: has agents
     and readers served in the meantime, if the settings state an address; not in a single run.
     """
-    hint = "add --once; a watchdog that goes on alerts about accounts that it cannot read"
-    require(once or not strict, "--strict", "is for a single run", hint)
+    hint = "add --once; without --once it alerts about accounts that it cannot read"
+    require(once or not strict, "--strict", "is only for a single run", hint)
     settings = read_settings(config)
     every = (
         parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
@@ -163,9 +163,11 @@ def _check_answers(context: WatchdogContext, polled: PollCycleResult, *, strict:
         what = f"{count} could not be read completely" if context.sources else "no provider is configured"
         raise IncompleteError(what, hint="\n".join(map(to_one_line, why[:MOST_HINT_LINES])) or CONFIGURE_HINT)
     if not context.sources:
-        raise CostguardError("nothing was watched: no provider is configured", hint=CONFIGURE_HINT)
+        raise CostguardError("no account was polled: no provider is configured", hint=CONFIGURE_HINT)
     if not polled.answered:
-        raise CostguardError("nothing was seen: no provider could be asked", hint="\n".join(map(to_one_line, why)) or None)
+        raise CostguardError(
+            "no machine was listed: no provider could be queried", hint="\n".join(map(to_one_line, why)) or None
+        )
 
 
 def _build_duties(context: WatchdogContext, show: ShowWatchView, every: timedelta) -> Duties:
@@ -308,7 +310,7 @@ def _reload_settings(context: WatchdogContext, show: ShowWatchView, interval: st
         old_settings.web,
     )
     check_report_formats(settings)
-    hint = "restart the watchdog: acts in progress would belong to neither"
+    hint = "restart the watchdog: these settings cannot change while it runs"
     require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
     every = (
         parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)

@@ -73,7 +73,7 @@ class ModelConfig:
             if self.values.get(key) is not None:
                 return require_whole_number(self.values[key], self.name_field(key), least=least, most=most)
         if default is None:
-            raise InputError("is missing", field=self.name_field(keys[0]), hint="add it, as the model's own config.json has it")
+            raise InputError("is missing", field=self.name_field(keys[0]), hint="copy it from the model's config.json")
         return default
 
     def read_optional(self, key: str) -> int | None:

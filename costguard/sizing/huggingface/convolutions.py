@@ -118,7 +118,7 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
     widths, each, side = _read_sizes(c, "block_out_channels"), c.read_size("layers_per_block"), c.read_size("sample_size")
     text, time = c.read_size("cross_attention_dim"), TIME_WIDTHS * widths[0]
     attends = ["Attn" in str(kind) for kind in c.read_items("down_block_types") or []]
-    require(len(attends) == len(widths), "down_block_types", "are not as many as block_out_channels", "write one a block")
+    require(len(attends) == len(widths), "down_block_types", "must be as many as block_out_channels", "write one a block")
     depths = _read_depths(c, attends)
     yield _build_embedding(widths[0], time, kept_numbers=0)
     if c.values.get("addition_embed_type") is not None:  # SDXL: sizes, crops and the pooled text beside the time
@@ -165,7 +165,7 @@ def _read_depths(c: ModelConfig, attends: list[bool]) -> list[int]:
     each = [require_whole_number(x, "transformer_layers_per_block") for x in (depths if isinstance(depths, list) else [depths])]
     each = each if len(each) > 1 else each * len(attends)
     require(
-        len(each) == len(attends), "transformer_layers_per_block", "are not as many as block_out_channels", "write one a block"
+        len(each) == len(attends), "transformer_layers_per_block", "must be as many as block_out_channels", "write one a block"
     )
     return [depth if attended else 0 for depth, attended in zip(each, attends, strict=True)]
 

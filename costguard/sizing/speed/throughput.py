@@ -130,7 +130,7 @@ def list_factors(costs: StepCosts, weights: Mapping[str, float]) -> tuple[tuple[
 def _list_missing_evidence(missing: tuple[str, ...], gpu: Gpu) -> tuple[str, ...]:
     names = [gpu.name if name.startswith(("gpu ", "card ")) else name for name in missing]
     listed = ", ".join(dict.fromkeys(names))
-    return (f"no published run tells the speed of: {listed}; the interval is wide",) if names else ()
+    return (f"no published run gives the speed of: {listed}; the interval is wide",) if names else ()
 
 
 TOLD_FROM = 0.95

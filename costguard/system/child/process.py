@@ -256,7 +256,7 @@ KEY_SIGNALS = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.S
 """What a terminal sends to every process of the job in front. That it closes it tells to the session's leader alone."""
 
 Say = Callable[[str], None]
-ASKED_TO_END_TEXT = "second time: the job was asked to end (SIGTERM). A third time kills it and its child processes."
+ASKED_TO_END_TEXT = "second time: SIGTERM was sent to the job. A third time kills it and its child processes."
 ENDED_AT_ONCE_TEXT = "the job was ended (SIGKILL)"
 
 

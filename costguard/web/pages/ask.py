@@ -19,7 +19,7 @@ from costguard.services.serving.door_messages import HASH_LENGTH, AskOffer, Pers
 from costguard.services.serving.web_logins import compute_form_token
 from costguard.web.pages.room import PageRoom, is_same_origin, read_form
 
-NO_ANSWER = "This link answers nothing"
+NO_ANSWER = "This link cannot be used"
 ANSWERS = {"approve": True, "deny": False}
 
 
@@ -35,7 +35,7 @@ def build_router(room: PageRoom) -> APIRouter:
             return _refuse_link(room, error)
         token = compute_form_token(secret)
         return room.render(
-            "ask.html", None, title="A question of the guard", asked=ask_page, token=token, answers=room.link is not None
+            "ask.html", None, title="Question from the guard", asked=ask_page, token=token, answers=room.link is not None
         )
 
     @routes.post(ASK_PATH + "{secret}")
@@ -63,11 +63,11 @@ def _refuse_form(room: PageRoom, secret: str, request: Request, fields: Mapping[
     """Return why a form answers nothing; None if it may."""
     sent = fields.get("token", "").encode()
     if not is_same_origin(request) or not compare_digest(sent, compute_form_token(secret).encode()):
-        return room.refuse(403, "Not sent by you", "Nothing was answered: open the link itself, and click its button.")
+        return room.refuse(403, "Wrong origin", "Your answer was not recorded: open the link itself and click the button.")
     if fields.get("do") not in ANSWERS or len(secret) > HASH_LENGTH:
-        return room.refuse(422, NO_ANSWER, "Nothing was answered: open the link itself, and click its button.")
+        return room.refuse(422, NO_ANSWER, "Your answer was not recorded: open the link itself and click the button.")
     if room.link is None or room.services.read_only:
-        return room.refuse(503, "Not answered", "There is no watchdog, which would take the answer.")
+        return room.refuse(503, "Not answered", "Your answer was not recorded: no watchdog is running.")
     return None
 
 
@@ -77,7 +77,7 @@ async def _pass_on(room: PageRoom, secret: str, *, approve: bool) -> Response:
     try:
         reply = await room.link.ask(AskOffer(secret, approve), PersonReply)
     except MessageRefusedError as refused:
-        return room.refuse(503, "Not answered", f"Nothing was answered: {refused.says}")
+        return room.refuse(503, "Not answered", f"Your answer was not recorded: {refused.says}")
     all_lines = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
     room.services.forget_fleet()
     title = ("Approved" if approve else "Denied") if reply.done else "Not answered"

@@ -28,7 +28,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.post(LOGIN_PATH + "{code}")
     async def enter(code: str, request: Request) -> Response:
         if not is_same_origin(request):
-            return room.refuse(403, "Not sent by you", "Open the link itself, and click its button.")
+            return room.refuse(403, "Wrong origin", "Open the link itself and click the button.")
         try:
             secret, _ = await asyncio.to_thread(room.desk.redeem, code)
         except CostguardError as error:

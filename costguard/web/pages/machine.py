@@ -77,7 +77,7 @@ def build_router(room: PageRoom) -> APIRouter:
 async def _stop(room: PageRoom, reader: PageReader, path: str, fields: Mapping[str, str]) -> None:
     """Have the watchdog stop a machine, and tell its answer at the head of the reader's next page."""
     if room.link is None or room.services.read_only:
-        room.tell_next(reader, "bad", ("Nothing can be stopped from here: there is no watchdog.",))
+        room.tell_next(reader, "bad", ("Nothing was stopped: no watchdog is running.",))
         return
     why, life = (fields.get(name, "") for name in ("why", "life"))
     try:

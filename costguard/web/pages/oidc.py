@@ -86,14 +86,14 @@ class LoginPages:
         """Return what `ask` returns, or the page that says why there is no login."""
         wait_s = self._rates.take(name_client(request.client.host if request.client else "?"))
         if wait_s or self._threads.is_full:
-            answer = self._room.refuse(429, "Too many logins", "Others log in at this moment: try again in a few seconds.")
+            answer = self._room.refuse(429, "Too many logins", "Too many people are logging in: try again in a few seconds.")
             answer.headers["retry-after"] = str(max(2, round(wait_s)))
             return answer
         try:
             return await self._threads.run(ask)
         except InputError as error:  # the client's secret cannot be read: for whoever runs the server
             get_log().error("oidc_broken", why=str(error))
-            return self._room.refuse(503, "Not logged in", "The server's settings for logins are wrong; its log says how.")
+            return self._room.refuse(503, "Not logged in", "The server's login settings are wrong: see its log.")
         except CostguardError as error:
             get_log().warning("oidc_refused", why=error.what)
             return self._room.refuse(403, "Not logged in", str(error), login=OIDC_LOGIN_PATH)
@@ -104,8 +104,8 @@ class LoginPages:
         role = choose_role(claims, settings.role_claim, {one: getattr(settings, one) for one in ROLES})
         if name is None or role is None:
             get_log().warning("oidc_refused", why="no role" if name else "no subject", name=name or "")
-            who = name or "Somebody without a subject"
-            reason = f"{who}: the identity provider states no group in {settings.role_claim} that may see these pages."
+            who = name or "A user without a subject"
+            reason = f"{who}: no group in {settings.role_claim} has access to these pages."
             return self._room.refuse(403, "Not allowed", reason)
         try:
             secret = self._room.desk.open_session(name, role, settings.issuer)

@@ -127,13 +127,13 @@ class PageRoom:
                 if not is_same_origin(request) or not compare_digest(
                     fields.get("token", "").encode(), reader.form_token.encode()
                 ):
-                    reason = "This form is not from your session. Nothing was changed: open the page again."
-                    return self.refuse(403, "Not sent by you", reason, reader=reader)
+                    reason = "This form is not from your session and was not used: reload the page."
+                    return self.refuse(403, "Wrong session", reason, reader=reader)
             return await page(request, reader)
         except LedgerError as error:
             return self.refuse(503, "The ledger cannot be read", str(error))
         except CostguardError as error:
-            return self.refuse(422, "That cannot be answered", str(error))
+            return self.refuse(422, "Invalid request", str(error))
 
     def render(
         self,

@@ -181,7 +181,7 @@ def test_a_region_that_cannot_be_asked_blinds_its_own_machines_alone(metrics: Cl
     measured = metrics.fetch_utilization([here, there], LAST_HOUR)
     assert {sample.key for sample in measured.samples} == {there.key}
     assert measured.blind[0][0] == here.key
-    assert "could not be asked" in measured.blind[0][1]
+    assert "could not be queried" in measured.blind[0][1]
 
 
 def test_a_key_that_may_not_list_metrics_still_measures_cpus(metrics: CloudWatchMetrics, services: Services) -> None:
@@ -191,7 +191,7 @@ def test_a_key_that_may_not_list_metrics_still_measures_cpus(metrics: CloudWatch
     services.fault("POST", "status", status=400, headers=denied.headers, body=denied.body, times=1)
     measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, CPU_UTIL) == [1.0] * 11
-    assert "GPU metrics could not be looked for" in measured.blind[0][1]
+    assert "GPU metrics could not be listed" in measured.blind[0][1]
 
 
 @pytest.mark.parametrize("kind", ["html", "truncated", "redirect", "reset", "body"])
@@ -338,7 +338,7 @@ def test_a_list_of_series_that_failed_is_not_remembered(polled: CloudWatchMetric
     services.cloudwatch.gpu(machine().key.id, 0, always(50))
     denied = amz_json_error("AccessDeniedException", "not allowed")
     services.fault("POST", "status", status=400, headers=denied.headers, body=denied.body, times=1)
-    assert "could not be looked for" in poll(polled, services, machine()).blind[0][1]
+    assert "could not be listed" in poll(polled, services, machine()).blind[0][1]
     services.later(minutes=1)
     assert poll(polled, services, machine()).blind == ()
 

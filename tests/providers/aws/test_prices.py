@@ -145,7 +145,7 @@ def test_where_the_list_is_down_an_old_price_is_said_to_be_old(services: Service
     services.fault("POST /", "status", status=500)
     stated = OnDemandPrices(session, services.cache, services.clock).find_price(PriceKey("g5.xlarge", "us-east-1"))
     assert stated.price.rate == usd("1.006")
-    assert "price of 2026-11-21: the price list cannot be asked" in stated.why
+    assert "price of 2026-11-21: the price list cannot be queried" in stated.why
     services.later(days=40)
     stated = OnDemandPrices(session, services.cache, services.clock).find_price(PriceKey("g5.xlarge", "us-east-1"))
     assert stated.price.rate is None
@@ -201,7 +201,7 @@ def test_live_offers_say_which_half_is_missing(prices: OnDemandPrices, services:
     services.spot.markets = {("g5.xlarge", "us-east-1b", "Linux/UNIX"): [(START, Decimal("0.40"))]}
     listing = LiveOffers(session, prices, services.clock).list_offers(("us-east-1",), {"A10G"})
     assert [offer.tier for offer in listing.offers] == ["spot"]
-    assert "the price list cannot be asked" in listing.why
+    assert "the price list cannot be queried" in listing.why
 
 
 @FUZZ

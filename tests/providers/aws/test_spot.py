@@ -90,7 +90,7 @@ def test_where_it_cannot_be_asked_the_known_prices_stay(session: AwsSession, ser
     spot.refresh("us-east-1", {G5: START - 6 * HOUR}, START)
     services.fault("POST /", "status", status=500)
     why = spot.refresh("us-east-1", {G5: START - 6 * HOUR}, START + HOUR)
-    assert why.startswith("spot prices of us-east-1 could not be asked")
+    assert why.startswith("spot prices of us-east-1 could not be fetched")
     assert shown(spot.list_prices(G5, START - 6 * HOUR)) == HISTORY
 
 
@@ -98,14 +98,14 @@ def test_a_page_that_is_lost_teaches_nothing_rather_than_half(session: AwsSessio
     services.spot.page = 1
     services.fault("POST /", "status", status=500, skip=1)
     spot = SpotHistory(session)
-    assert "could not be asked" in spot.refresh("us-east-1", {G5: START - 40 * HOUR}, START)
+    assert "could not be fetched" in spot.refresh("us-east-1", {G5: START - 40 * HOUR}, START)
     assert spot.list_prices(G5, START)[0].rate is None
 
 
 def test_a_token_that_comes_again_ends_in_an_error(session: AwsSession, services: Services) -> None:
     odd = b"<DescribeSpotPriceHistoryResponse><spotPriceHistorySet/><nextToken>9</nextToken></DescribeSpotPriceHistoryResponse>"
     services.fault("POST /", "body", body=odd)
-    assert "has no end" in SpotHistory(session).refresh("us-east-1", {G5: START}, START)
+    assert "does not end" in SpotHistory(session).refresh("us-east-1", {G5: START}, START)
 
 
 ENTRY: Mapping[str, Any] = {

@@ -150,7 +150,7 @@ def test_a_list_that_answers_half_is_used_by_half(rig: AwsRig, source: AwsAccoun
     assert asked.source == "AWS price list"
     assert lacking.source != "AWS price list"
     assert 0 < lacking.price.low <= lacking.price.expected <= lacking.price.high
-    assert any("the price list cannot be asked for storage" in note for poll in polls for note in poll.notes)
+    assert any("the price list cannot be queried for storage" in note for poll in polls for note in poll.notes)
     assert not list_unpriced_parts(found[volume], ShippedFacts().get_billing_rules()["aws"])
 
 
@@ -162,7 +162,7 @@ def test_a_type_is_asked_for_once_a_day_and_kept_for_a_month(services: Services,
     services.later(hours=25)
     services.fault("POST /", "status", status=500)
     (why,) = prices.learn(TOKYO, {"gp3"})
-    assert "the price list cannot be asked for storage" in why
+    assert "the price list cannot be queried for storage" in why
     assert prices.find_price(TOKYO, "gp3", "gp3-iops") == 6_000_000
     asked = services.asked_for("GetProducts") + len(services.asked)
     prices.learn(TOKYO, {"gp3", "gp2"})

@@ -90,7 +90,7 @@ def test_a_look_that_fails_sends_nothing(account: RunpodAccount, rig: RunpodRig,
     rig.fake.fault(rig.one, "status", status=status)
     reception = account.terminate(key_of(id_))
     assert reception.said == UNCLEAR
-    assert "nothing was asked" in reception.why
+    assert "no request was sent" in reception.why
     assert rig.fake.calls("DELETE") == 0
 
 

@@ -57,8 +57,8 @@ def test_a_file_without_a_key_is_no_key(transport: Transport, tmp_path: Path, te
         ({"graphql_url": "http://api.runpod.io/graphql"}, "plain http"),
         ({"api_key": MINE}, "unknown key"),
         ({"timeout_s": 0}, "at least 1"),
-        ({"accounts": [{"account": "a", "key_env": "K"}, {"account": "a", "key_env": "K"}]}, "two are called"),
-        ({"account": "a", "accounts": [{"account": "b", "key_env": "K"}]}, "stands beside accounts"),
+        ({"accounts": [{"account": "a", "key_env": "K"}, {"account": "a", "key_env": "K"}]}, "two accounts have the name"),
+        ({"account": "a", "accounts": [{"account": "b", "key_env": "K"}]}, "cannot be set together with accounts"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(

@@ -149,7 +149,7 @@ def test_more_without_a_cursor_is_partial(account: RunpodAccount, rig: RunpodRig
     rig.put(1)
     odd = {"pods": [], "pagination": {"nextCursor": None, "hasNextPage": True}}
     rig.fake.fault(rig.lists, "body", body=json.dumps(odd).encode())
-    assert "does not say how to ask" in why(poll_of(account).inventory)
+    assert "has more pages without a next link" in why(poll_of(account).inventory)
 
 
 def test_a_cursor_without_a_word_of_more_is_followed(account: RunpodAccount, rig: RunpodRig) -> None:

@@ -107,7 +107,7 @@ def test_a_plain_address_is_kept_without_its_last_slash(text: str) -> None:
 
 @pytest.mark.parametrize("text", IN_THE_OPEN)
 def test_plain_http_is_for_this_machine_alone(text: str) -> None:
-    with pytest.raises(InputError, match="in the open"):
+    with pytest.raises(InputError, match="unencrypted"):
         check_url(text, "base_url")
 
 

@@ -238,7 +238,7 @@ def test_what_a_good_reply_says_of_its_quota_pauses_reads() -> None:
     pause = lambda reply: float(reply.headers["ratelimit-reset"])  # noqa: E731
     with channel_to(cloud, buckets={"": TokenBucket(100, 100), "one": TokenBucket(100, 100)}, pause=pause) as channel:
         assert channel.read("/v2", bucket="one").status == 200
-        with pytest.raises(ThrottledError, match="was not asked") as caught:
+        with pytest.raises(ThrottledError, match="no request was sent") as caught:
             channel.read("/v2", deadline=Deadline(1))
     assert caught.value.status == 0
     assert len(cloud.asked) == 1
@@ -259,7 +259,7 @@ def test_a_scope_that_keeps_failing_is_left_alone_and_the_others_are_not() -> No
             with pytest.raises(UnreachableError):
                 channel.read("/v2", scope="a")
         asked = len(cloud.asked)
-        with pytest.raises(UnreachableError, match="again and again"):
+        with pytest.raises(UnreachableError, match="failed repeatedly"):
             channel.read("/v2", scope="a")
         assert len(cloud.asked) == asked
         with pytest.raises(UnreachableError):

@@ -62,6 +62,6 @@ def test_an_answer_that_tls_ends_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["by length", "in chunks"])
 def test_an_answer_that_is_shorter_than_it_says_broke_off_and_may_be_asked_for_again(how: str, tmp_path: Path) -> None:
-    with pytest.raises(ProviderError, match="broke off in the middle of its answer") as told:
+    with pytest.raises(ProviderError, match="closed the connection in the middle of its answer") as told:
         asked(tmp_path, ANSWERS[how], lambda line: line.unwrap())  # type: ignore[attr-defined]
     assert isinstance(told.value, UnreachableError)

@@ -87,13 +87,13 @@ def test_of_several_accounts_one_without_a_key_fails_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("accounts", "said"),
     [
-        ([], "states no account"),
+        ([], "contains no account"),
         ([{"account": "a"}], "names no key_env or key_file"),
-        ([{"account": "a", "key_env": "A"}, {"account": "a", "key_env": "B"}], "two are called 'a'"),
-        ([{"key_env": "A"}, {"key_env": "B"}], "two are called 'default'"),
+        ([{"account": "a", "key_env": "A"}, {"account": "a", "key_env": "B"}], "two accounts have the name 'a'"),
+        ([{"key_env": "A"}, {"key_env": "B"}], "two accounts have the name 'default'"),
         ([{"account": "a", "key_env": "A"}, {"account": "b", "key_env": "A"}], "same key"),
         ([{"account": "a", "key_envv": "A"}], "did you mean key_env"),
-        ([{"account": "a\0", "key_env": "A"}], "no database"),
+        ([{"account": "a\0", "key_env": "A"}], "a NUL character"),
     ],
 )
 def test_accounts_that_cannot_be_told_apart_are_refused(tmp_path: Path, accounts: list[object], said: str) -> None:
@@ -103,13 +103,13 @@ def test_accounts_that_cannot_be_told_apart_are_refused(tmp_path: Path, accounts
 
 
 def test_one_account_beside_several_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="stands beside accounts"):
+    with pytest.raises(InputError, match="cannot be set together with accounts"):
         found(tmp_path, {"key_env": "A", "accounts": [{"account": "b", "key_env": "B"}]}, A="a", B="b")
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "naïve", "x" * 5000, "tab\tkey"])
 def test_what_cannot_be_a_key_is_refused_and_not_shown(tmp_path: Path, key: str) -> None:
-    with pytest.raises(CredentialsError, match="is not a key") as refused:
+    with pytest.raises(CredentialsError, match="does not contain a key") as refused:
         found(tmp_path, {}, ACME_API_KEY=key)
     assert key not in str(refused.value)
 

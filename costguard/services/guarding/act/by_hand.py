@@ -150,7 +150,7 @@ def act_on_resource(
         effects = tuple(_list_consequences(target, act, clock.now()))
         if not yes:
             if ask is None:
-                raise InputError("there is no terminal to ask on", field=f"costguard {act}", hint="--yes answers in advance")
+                raise InputError("no terminal to confirm on", field=f"costguard {act}", hint="add --yes to confirm in advance")
             when = f" at {format_local_time(due_at, settings.defaults.timezone)}" if due_at else ""
             if not ask("\n".join((*effects, f"{act.capitalize()} {format_resource(target.seen)}{when}?"))):
                 return _answer(target, act, "not done", "nothing was sent", effects)
@@ -165,7 +165,7 @@ def act_on_resource(
 def _open_target(live: LiveResource, settings: Settings) -> Iterator[_Target]:
     """Open the account of the machine and look at it; raises if its provider cannot be asked, or says that it is gone."""
     key = live.observation.key
-    report_progress(f"asking {key.provider} about {key.id}")
+    report_progress(f"querying {key.provider} about {key.id}")
     with open_providers(settings, only=(key.provider,)) as clouds:
         for cloud in clouds:
             if cloud.error is not None:
@@ -173,8 +173,8 @@ def _open_target(live: LiveResource, settings: Settings) -> Iterator[_Target]:
         source = next((one for one in list_sources(clouds) if _has_account(one, key)), None)
         hands = find_action_ports(source)
         if source is None or hands.inspector is None:
-            what = f"the settings have no account {key.account} of {key.provider} that can be asked about it"
-            raise InputError(what, field="providers", hint="costguard doctor says which accounts are configured")
+            what = f"the settings have no account {key.account} of {key.provider} that can query it"
+            raise InputError(what, field="providers", hint="costguard doctor lists the configured accounts")
         look = look_at_resource(hands.inspector, key, SystemClock(), read_boot_time_s)
         if look.seen is None:
             raise NoAnswerError(f"{look.why}; nothing was sent", field=format_resource(live.observation), hint="try again")
@@ -197,14 +197,14 @@ def _check_ability(target: _Target, act: str) -> None:
     if is_proof(act, observation):
         raise NoAnswerError(f"it is {observation.state} already; nothing was sent", field=called)
     if act in handling.protected:
-        hint = f"lift the protection in {observation.key.provider}'s console first: costguard never does"
+        hint = f"lift the protection in {observation.key.provider}'s console first: costguard does not"
         raise NoAnswerError(f"{observation.key.provider} protects it against {act}", field=called, hint=hint)
     able = target.hands.stopper if act == STOP else target.hands.terminator
     offered = handling.stops if act == STOP else handling.terminates
     if able is None or offered is False:
         other = TERMINATE if act == STOP else STOP
         loses = ", ".join(handling.terminate_loses) or "all data on it"
-        hint = format_command(other, observation.key) + (f" ends it for good and loses {loses}" if act == STOP else "")
+        hint = format_command(other, observation.key) + (f" deletes it permanently and loses {loses}" if act == STOP else "")
         raise NoAnswerError(f"{observation.key.provider} has no {act} for it", field=called, hint=hint)
 
 
@@ -212,8 +212,8 @@ def _check_startable(target: _Target) -> None:
     observation, called = target.seen, format_resource(target.seen)
     provider = observation.key.provider
     if target.hands.starter is None:
-        hint = "rent another one: costguard offers lists what there is now"
-        raise NoAnswerError(f"{provider} has no start: what it ends is gone", field=called, hint=hint)
+        hint = "rent another one: costguard offers lists what is available now"
+        raise NoAnswerError(f"{provider} cannot start machines: an ended machine is deleted", field=called, hint=hint)
     if observation.state not in STARTABLE_STATES:
         again = "" if observation.state == RUNNING else "; try again when it is stopped"
         raise NoAnswerError(
@@ -238,7 +238,7 @@ def _check_allowed(target: _Target, act: str, desk: _Desk) -> None:
     withdrawn = START if act == STOP and target.seen.handling.start_waits else ""
     doubtful = next((one for one in own_intents if one.state in DOUBTFUL_STATES and one.act != withdrawn), None)
     if doubtful is not None:
-        what = f"a {doubtful.act} of it was sent at {format_instant(doubtful.sent_at or doubtful.moved_at)} and is not settled"
+        what = f"a {doubtful.act} of it was sent at {format_instant(doubtful.sent_at or doubtful.moved_at)} with no result yet"
         raise NoAnswerError(f"{what}; nothing was sent again", field=called, hint="costguard status shows it")
     if identify_incarnation(target.seen) != identify_incarnation(target.live.observation):
         hint = f"costguard status, then costguard {act} again"
@@ -252,21 +252,21 @@ def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str
         return
     handling, live = target.seen.handling, target.live
     if act == STOP and handling.start_waits:
-        yield f"It is {target.seen.state}, and {target.seen.key.provider} starts it by itself: this withdraws the start."
+        yield f"It is {target.seen.state}, and {target.seen.key.provider} starts it automatically: this cancels the start."
         return
     loses = handling.stop_loses if act == STOP else handling.terminate_loses
-    yield f"Lost for good: {', '.join(loses)}." if loses else "Nothing is lost, as far as its provider says."
+    yield f"Permanently lost: {', '.join(loses)}." if loses else "Nothing is lost, according to its provider."
     saves, burn = compute_savings_rate(live, now), compute_burn_rate(live, now)
     if handling.committed:
-        yield f"It saves nothing: {handling.committed}."
+        yield f"The stop saves nothing: {handling.committed}."
     elif saves is not None:
         yield f"Saves {_format_rate(saves)} an hour."
     if act == STOP and saves is not None and burn is not None:
         rest = burn.nano_per_hour - saves.nano_per_hour
         yield (
-            f"Goes on billing: {_format_rate(Rate(nano_per_hour=rest, currency=burn.currency))} an hour for its disks."
+            f"Still billed: {_format_rate(Rate(nano_per_hour=rest, currency=burn.currency))} an hour for its disks."
             if rest > 0
-            else "Nothing of it goes on billing, except disks and addresses that costguard status lists on lines of their own."
+            else "Nothing is billed afterwards, except disks and addresses that costguard status lists separately."
         )
     if act == STOP and handling.restart_doubtful:
         yield "There may be no capacity to start it again."
@@ -275,9 +275,9 @@ def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str
 def _list_start_costs(target: _Target) -> Iterator[str]:
     price = target.price or StartPrice(rate=None)
     if price.rate is not None:
-        yield f"Costs {_format_rate(price.rate)} an hour while it runs, as {target.seen.key.provider} says now."
+        yield f"Costs {_format_rate(price.rate)} an hour while it runs, according to {target.seen.key.provider} now."
     else:
-        yield f"What it costs an hour is not known: {price.why}."
+        yield f"Its price per hour is not known: {price.why}."
     if target.seen.handling.restart_doubtful:
         yield "There may be no capacity to start it."
 
@@ -321,7 +321,7 @@ def _plan(target: _Target, act: str, why: str, desk: _Desk) -> Intent:
 def _explain_started(intent: Intent, target: _Target, observation: Observation) -> str:
     """Explain why a stop that was to withdraw a waiting start is not sent: the machine runs now; "" if it does not."""
     withdraws = intent.act == STOP and target.seen.handling.start_waits
-    return "its start took place meanwhile" if withdraws and not observation.handling.start_waits else ""
+    return "it was started in the meantime" if withdraws and not observation.handling.start_waits else ""
 
 
 def _send(intent: Intent, target: _Target, effects: tuple[str, ...], desk: _Desk, *, prove_within_s: float) -> CommandAnswer:
@@ -353,7 +353,7 @@ def _send(intent: Intent, target: _Target, effects: tuple[str, ...], desk: _Desk
         if intent.act == STOP and target.seen.handling.start_waits:
             lost = _close_withdrawn_start(target, desk)
         answer = _answer(
-            target, intent.act, "done", f"proven after {took}: {now.outcome}", (*effects, lost) if lost else effects
+            target, intent.act, "done", f"verified after {took}: {now.outcome}", (*effects, lost) if lost else effects
         )
         return replace(answer, warnings=(*answer.warnings, lost)) if lost else answer
     if now.state == FAILED and intent.act == START:
@@ -361,9 +361,13 @@ def _send(intent: Intent, target: _Target, effects: tuple[str, ...], desk: _Desk
         raise NoAnswerError(f"it was not started: {now.outcome}", field=called, hint=hint)
     if now.state == FAILED:
         raise NoAnswerError(f"its provider refused: {now.outcome}", field=called, hint="costguard doctor checks the key")
-    answer = _answer(target, intent.act, "sent", f"{now.outcome}, and its effect is not seen yet", effects)
-    hint = f"costguard status shows it; a running watchdog goes on looking; else look in {target.seen.key.provider}'s console"
-    wrong = IncompleteError(f"the {intent.act} was sent, and is not proven after {prove_within_s:.0f} s", hint=hint)
+    answer = _answer(target, intent.act, "sent", f"{now.outcome}, but its effect is not visible yet", effects)
+    hint = (
+        f"costguard status shows it; a running watchdog keeps checking; otherwise look in {target.seen.key.provider}'s console"
+    )
+    wrong = IncompleteError(
+        f"the {intent.act} was sent, but its effect is not verified after {prove_within_s:.0f} s", hint=hint
+    )
     return CommandAnswer(document=answer.document, refusal=wrong)
 
 
@@ -377,20 +381,20 @@ def _describe_lost_gpus(target: _Target) -> str:
         return ""
     observation = look_at_resource(target.hands.inspector, key, SystemClock(), read_boot_time_s).seen
     if observation is None:
-        return f"whether it has all of its {had:g} GPUs is not known: {key.provider} did not say"
+        return f"{key.provider} did not say whether it still has all {had:g} GPUs"
     if observation.gpu_count >= had:
         return ""
     stop = format_command(STOP, key)
-    return f"it came back with {observation.gpu_count:g} of its {had:g} GPUs: {stop}, unless it is of use without them"
+    return f"it came back with {observation.gpu_count:g} of its {had:g} GPUs: run {stop}, unless you can use it like this"
 
 
 def _close_withdrawn_start(target: _Target, desk: _Desk) -> str:
     """Settle the start that was withdrawn as failed; return what could not be settled, or ""."""
     for one in desk.book.load_open_intents():
         if one.life.key == target.seen.key and one.act == START and one.state in DOUBTFUL_STATES:
-            outcome = f"{describe_user()} withdrew it before it took place"
+            outcome = f"{describe_user()} cancelled it before it happened"
             if desk.book.move_intent(one, FAILED, desk.clock.now(), outcome=outcome) is None:
-                return "the start was withdrawn, and its record was changed by another process: costguard status shows it"
+                return "the start was cancelled, and its record was changed by another process: costguard status shows it"
     return ""
 
 
@@ -418,7 +422,7 @@ def _answer(target: _Target, act: str, result: str, why: str, effects: tuple[str
     lead = f"{act.capitalize()} of {format_resource(target.seen)}: {result}; {shorten(why, 200)}."
     first_notes = effects if result != "not done" else ()
     following = (
-        (f"next: costguard status, or {format_command('terminate', key)} to end its disks as well",)
+        (f"next: costguard status, or {format_command('terminate', key)} to delete its disks as well",)
         if act == STOP and result == "done"
         else ()
     )

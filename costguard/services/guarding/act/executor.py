@@ -168,7 +168,7 @@ class ActionExecutor:
         name = proposal.verdict.policy.name
         if intent.policy == name or intent.state in DOUBTFUL_STATES or intent.rule == PERSON_RULE:
             return intent
-        self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=f"{name} does it first")
+        self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=f"{name} acts on it first")
         return None
 
     def _start_due(self, starts: Iterable[ScheduledStart]) -> None:
@@ -253,13 +253,13 @@ class ActionExecutor:
         if hands.inspector is not None:
             look = look_at_resource(hands.inspector, life.key, self.clock, self.seconds)
             if look.seen is None:
-                self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
+                self.notes.append(f"{life.key.id}: its hook {hook.name} did not start: {look.why}")
                 return
             observation = look.seen
         against = "the machine was restarted or replaced" if identify_incarnation(observation) != life else ""
         against = against or self._find_objection(run, step, observation, now) or self._find_activity(run, observation, now)
         if against or not self.book.begin_hook(run, now):
-            self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
+            self.notes.append(f"{life.key.id}: its hook {hook.name} did not start: {against or 'the ledger does not let it'}")
             return
         self.hooks.begin(
             HookCall(
@@ -371,7 +371,7 @@ class ActionExecutor:
             return "it is no longer listed"
         owner = find_owner(observation, self.rules.owner_from)
         if isinstance(deed, Intent) and decode_owner(deed) not in (None, owner):
-            return "it belongs to somebody else now, who is told first"
+            return "its owner changed: the new owner is notified first"
         live = replace(listed, observation=observation, seen_at=now)
         snapshot = replace(
             self.sight,

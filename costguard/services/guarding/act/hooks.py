@@ -245,7 +245,7 @@ def _follow_process(process: subprocess.Popen[bytes], call: HookCall, until: flo
     if cut and over.is_set():
         return HookEnd(state=LOST, status=status, why="the watchdog ended while the hook ran", output=output)
     if cut:
-        return HookEnd(state=TIMED_OUT, status=status, why=f"it was ended after {call.within_s:g} s", output=output)
+        return HookEnd(state=TIMED_OUT, status=status, why=f"it was killed after {call.within_s:g} s", output=output)
     if status:
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         return HookEnd(state=FAILED, status=status, why=f"it {how}", output=output)

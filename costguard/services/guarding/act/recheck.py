@@ -68,7 +68,7 @@ def _recheck_machine(
     observation: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime
 ) -> str:
     if not samples:
-        return "is not measured at this moment"
+        return "is not measured now"
     working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), observation, lag=lag)
     return f"works: {working}" if working else ""
 
@@ -95,7 +95,7 @@ def _measure_now(
         try:
             fresh = measures.fetch_utilization(of, Period(start=since, end=now)).samples
         except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-            broken |= {one.key: f"cannot be measured at this moment: {to_one_line(str(error) or repr(error))}" for one in of}
+            broken |= {one.key: f"cannot be measured now: {to_one_line(str(error) or repr(error))}" for one in of}
             continue
         for sample in fresh:
             if sample.key in samples:

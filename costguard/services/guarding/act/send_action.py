@@ -186,7 +186,7 @@ def _execute(deed: _PendingAction, old_observation: Observation) -> ActionResult
             return _move_back(deed, executing, against, drop=True)
         at_s = seconds()
         if at_s >= until_s or at_s - look.at_s > LOOK_AGE_MAX_S or deed.clock.now() >= until:
-            return _move_back(deed, executing, "its provider answered too late, so nothing was sent")
+            return _move_back(deed, executing, "its provider answered too late, so no request was sent")
         sent = True
         with limit_sending(min(until_s, at_s + SEND_LIMIT_S), seconds):
             reception = _send_request(deed.send)
@@ -269,9 +269,9 @@ def fetch_start_price(hands: ActionPorts, key: ResourceKey) -> StartPrice:
     try:
         price = hands.starter.fetch_start_price(key)
     except CostguardError as error:
-        return StartPrice(rate=None, why=f"its price cannot be asked: {error.what}")
+        return StartPrice(rate=None, why=f"its price cannot be queried: {error.what}")
     except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-        return StartPrice(rate=None, why=f"its price cannot be asked: {to_one_line(repr(error))}")
+        return StartPrice(rate=None, why=f"its price cannot be queried: {to_one_line(repr(error))}")
     return StartPrice(rate=price.rate, why="" if price.rate else "its provider states no price for it")
 
 
@@ -285,7 +285,7 @@ def look_at_resource(inspector: Inspector, key: ResourceKey, clock: Clock, secon
     except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
         return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {to_one_line(repr(error))}")
     if observation is None:
-        return FreshLook(at_s=at_s, seen=None, why="its provider says it does not exist; this alone proves nothing")
+        return FreshLook(at_s=at_s, seen=None, why="its provider says it does not exist, which is no proof that it ended")
     if observation.key != key:
         return FreshLook(at_s=at_s, seen=None, why="its provider answered with another machine")
     return FreshLook(at_s=at_s, seen=drop_impossible_times(observation, clock.now())[0])
@@ -336,5 +336,5 @@ def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool 
 def _move_intent(intent: Intent, intents: Intents, state: str, now: datetime, why: str, *, again: bool = False) -> ActionResult:
     moved_intent = intents.move_intent(intent, state, now, outcome=why)
     if moved_intent is None:
-        return ActionResult(intent=intent, held="another process changed it meanwhile")
+        return ActionResult(intent=intent, held="another process changed it in the meantime")
     return ActionResult(intent=moved_intent, again=again)

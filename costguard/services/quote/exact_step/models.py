@@ -60,7 +60,7 @@ def move_to_fake_cpu(model: Any) -> Any:  # noqa: ANN401 - a model on the meta d
 def _read_config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a PretrainedConfig
     """Parse `config` with transformers and turn off dropout, because a CPU keeps wider masks than a GPU."""
     if "text_config" in config:
-        raise InputError("has a tower beside its text model, and --exact runs text alone", field="model", hint=LEAVE_OUT_HINT)
+        raise InputError("has a tower for images or sound, and --exact runs only text", field="model", hint=LEAVE_OUT_HINT)
     table = dict(config)
     model_type = str(table.pop("model_type", ""))
     try:

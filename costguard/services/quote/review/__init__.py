@@ -43,7 +43,7 @@ def answer_review(
     Raises InputError for a revision that git does not know; the answer's refusal says which limit is passed.
     """
     if not patterns:
-        raise InputError("says which files are job files", field="--path", hint="write --path 'jobs/*.toml'")
+        raise InputError("is required: it names the job files", field="--path", hint="write --path 'jobs/*.toml'")
     limits = ChangeLimits(usd_max=_parse_usd(max_usd, "--max-usd"), increase_usd_max=_parse_usd(max_increase, "--max-increase"))
     checkout = find_checkout((root or Path.cwd()).resolve())  # whose folder git's names begin at
     with open_base_folder(checkout, base) as both:
@@ -73,7 +73,7 @@ def quote_job_file(folder: Path, name: str, *, market: str | None = None, config
         if not path.is_symlink() and not path.exists():
             return None
         if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
-            return JobCost(problem="it is no plain file of the repository: links are not followed")
+            return JobCost(problem="it is not a regular file of the repository: links are not followed")
         with restrict_files(folder):
             answer = answer_quote(flags={}, job_file=str(path), every=True, market=market, config=config)
         return JobCost(problem=answer.refusal.what) if answer.refusal is not None else _read_cheapest(answer)
@@ -93,7 +93,7 @@ def _read_cheapest(answer: CommandAnswer) -> JobCost:
     """Return the cheapest option with a fresh price, else the first, from the JSON that the command answers."""
     options = [one for one in _list_tables(answer.document.data["options"]) if one["usd"] is not None]
     if not options:
-        return JobCost(problem="it states no tokens, so its hours and cost are unknown")
+        return JobCost(problem="it has no tokens, so its hours and cost are unknown")
     best = next((one for one in options if CHEAPEST in _list_texts(one["marks"])), options[0])
     (usd,), hours = _list_tables([best["usd"]]), best["hours"]
     low, expected, high = (Decimal(str(usd[end])) for end in ("low", "expected", "high"))

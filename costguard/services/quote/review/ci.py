@@ -68,7 +68,7 @@ def choose_settings_file(config: str | None, checkout: Path, environ: Mapping[st
         for place in (Path(os.path.normpath(path)), path.parent.resolve() / path.name, path.resolve()):
             if place.is_relative_to(checkout):
                 hint = "name a file outside of the checkout, or set COSTGUARD_SECTION__FIELD variables (docs/CI.md)"
-                raise InputError("lies in the checkout, where the reviewed change decides what it says", field=field, hint=hint)
+                raise InputError("is in the checkout, so the reviewed change can edit it", field=field, hint=hint)
         yield str(path)
         return
     with TemporaryDirectory(prefix="costguard-") as folder:
@@ -78,7 +78,7 @@ def choose_settings_file(config: str | None, checkout: Path, environ: Mapping[st
 
 
 def _format_unused(place: Path) -> str:
-    return f"{FILE_NAME} in {place} is not used: the reviewed change may have written it (docs/CI.md)"
+    return f"{FILE_NAME} in {place} is not used: the reviewed change may have edited it (docs/CI.md)"
 
 
 def _post_comment(change: ReviewedChange, answer: CommandAnswer, text: str, settings: Settings) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def find_change_base(root: Path, base: str, head: str) -> str:
     """
     for side, commit in (("base", base), ("head", head)):
         if not COMMIT.fullmatch(commit):
-            raise InputError(f"the {side} is not a commit: {shorten(commit)}", field="event", hint="is this a pull request?")
+            raise InputError(f"the {side} is not a commit: {shorten(commit)}", field="event", hint="run it for a pull request")
     raw = _run_git(root, "cat-file", "commit", "HEAD")  # a shallow clone hides the parents from every other command
     parents = re.findall(r"^parent ([0-9a-f]+)$", raw.partition("\n\n")[0], re.MULTILINE)
     base_commit = parents[0] if len(parents) == 2 and parents[1] == head else base  # noqa: PLR2004 - a merge of two
@@ -87,7 +87,7 @@ def _resolve_commit(root: Path, base: str) -> str:
         if error.field == "git" and "is not installed" in error.what:
             raise
         hint = "name a branch or a commit of this repository: --base origin/main"
-        raise InputError(f"git knows no revision {shorten(base)} here", field="--base", hint=hint) from None
+        raise InputError(f"git has no revision {shorten(base)} here", field="--base", hint=hint) from None
 
 
 def _run_git(root: Path, *arguments: str) -> str:
