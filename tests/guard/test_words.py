@@ -39,7 +39,7 @@ def test_a_gpu_that_is_busy_at_low_power_for_hours_hangs_although_no_progress_is
     samples = [
         *signal(GPU_UTIL, 100, minutes),
         *signal(GPU_BUSY_COUNT, gpus, minutes),
-        *signal(GPU_POWER_BUSIEST, 80, minutes),
+        *signal(GPU_POWER_BUSIEST, lambda m: 70 + 25 * (m % 2), minutes),  # flat power would hang after ten minutes
         *signal(GPU_POWER_LIMIT, 400, minutes),
     ]
     found = judged(samples, minutes, seen=traced(gpus, NOW - timedelta(days=400)))
