@@ -189,7 +189,7 @@ def test_a_few_absurd_prices_are_left_out_and_named(market: Market) -> None:
     edit_aws(market, lambda text: text.replace(b"us-east-1,0.8048", b"us-east-1,0.02"))
     found = sources(market.refresh())["gpuhunt"]
     assert (found["state"], found["providers"]["aws"]) == ("ok", 5)
-    (remark,) = [one for one in found["remarks"] if "absurd" in one]
+    (remark,) = [one for one in found["remarks"] if "implausible" in one]
     assert remark.startswith(
         "aws: 1 rows with an implausible price left out, such as aws g6.xlarge in us-east-1 at $0.0200 (known: $0."
     )
