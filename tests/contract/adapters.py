@@ -4,10 +4,11 @@ from __future__ import annotations
 
 RIGS = {
     "toy": "tests.contract.toy",
-    "aws": "tests.providers.aws.moto_rig",
+    "aws": "tests.providers.aws.rig",
     "gcp": "tests.providers.gcp.rig",
     "runpod": "tests.providers.runpod.rig",
     "lambda": "tests.providers.lambda_.rig",
     "vast": "tests.providers.vast.rig",
+    "moto": "tests.providers.aws.moto_rig",
 }
-"""Adapter -> the module of its rig. The toy is the suite's own."""
+"""Adapter -> the module of its rig. The toy is the suite's own. Moto is AWS as others wrote it: slow, and for campaigns."""

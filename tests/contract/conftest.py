@@ -21,7 +21,7 @@ from tests.contract.rig import Rig
 WIRE_LOGS = ("httpx2", "httpcore2", "urllib3", "botocore", "boto3", "google", "stamina")
 
 
-@pytest.fixture(params=RIGS)
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.proof if name == "moto" else ()) for name in RIGS])
 def rig(request: pytest.FixtureRequest) -> Rig:
     """A new rig of each adapter in turn."""
     module = RIGS[request.param]
