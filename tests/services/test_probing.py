@@ -88,7 +88,7 @@ def test_a_quiet_group_is_asked_for_in_one_question_and_nothing_speaks_against_t
 
 def test_a_member_that_works_now_speaks_against_it(book: GuardStore) -> None:
     told = against(book, Account({"i-0": 0.0, "i-1": 0.0, "i-2": 90.0}))
-    assert told == "i-2 of its group exp-7 works: GPU duty 90 % just now"
+    assert told == "i-2 of its group exp-7 is active: GPU duty 90 % just now"
 
 
 def test_its_own_work_is_told_first(book: GuardStore) -> None:

@@ -70,7 +70,7 @@ def _recheck_machine(
     if not samples:
         return "is not measured now"
     working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), observation, lag=lag)
-    return f"works: {working}" if working else ""
+    return f"is active: {working}" if working else ""
 
 
 def _measure_now(
