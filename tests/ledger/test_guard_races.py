@@ -135,3 +135,8 @@ def test_a_process_that_dies_between_two_statements_leaves_whole_deeds(url: str,
     engine = open_engine(url)
     engine.dispose()
     assert planned(book, "afterwards")
+
+
+def test_of_fifty_acts_on_one_machine_one_is_in_flight(url: str, book: GuardStore) -> None:
+    intents = [planned(book, id=f"act {number}", act=f"act {number}") for number in range(MOVERS)]
+    assert len(at_once(url, intents, WIDE, FLEET)) == 1

@@ -594,3 +594,11 @@ def test_whatever_is_said_spans_never_overlap_and_amounts_are_in_order(
         spans, state = list(story.spans), story.state
         assert not story.poll(at, inventory).fresh
         assert (story.spans, story.state) == (spans, state)
+
+
+def test_a_stale_page_does_not_bring_back_what_has_stopped() -> None:
+    story = Story(LAGGING)
+    story.listed(1, machine())
+    story.listed(11, machine(state="stopped", stopped_at=minute(10)))
+    story.listed(11.5, machine())
+    assert story.exactly(20) == 10

@@ -360,3 +360,11 @@ def test_a_crash_before_the_request_is_cancelled_where_it_holds_no_more() -> Non
     world.goes_by(2 * MIN)
     acted = world.settle()
     assert (acted.intent.state, acted.intent.outcome) == (CANCELLED, "it is still running, and it has a lease")
+
+
+def test_a_request_that_never_arrived_whole_is_sent_again() -> None:
+    answers = iter([ActionResponse(said=UNCLEAR, why="cut off")])
+    world = World(obeys=lambda world: next(answers, None) or world.stop_it())
+    world.act()
+    assert world.run()[-1].intent.state == DONE
+    assert len(world.asked) == 2
