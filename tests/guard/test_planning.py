@@ -18,6 +18,7 @@ from costguard.guard.policy import (
     HOLD_REASONS,
     HOOK,
     NOTIFY,
+    OBSERVE,
     STOP,
     TERMINATE,
     EscalationState,
@@ -222,3 +223,8 @@ def test_story_1_minute_by_minute_there_is_one_notice_at_18_50_and_one_stop_at_1
                 climb = mark_told(climb, rule, proposal.number, now)
                 deeds.append((proposal.step.do, now))
     assert deeds == [(NOTIFY, TOLD), (STOP, DUE)]
+
+
+def test_everything_that_holds_is_listed_and_not_the_first_alone() -> None:
+    stop = last(due(frozen=FROZEN, owner="", level=OBSERVE, polls=0), held=(("ledger", "the disk is full"),))
+    assert set(reasons(stop)) == {"frozen", "not_ours", "not_armed", "first_seen", "ledger"}

@@ -412,3 +412,24 @@ def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardSto
     assert len(heads) > 5
     book.add_override(wish("afterwards"))
     assert findings(url, *heads) == []
+
+
+def wish_often(url: str, name: str, times: int) -> None:
+    with GuardStore(url, rails=WIDE) as book:
+        for number in range(times):
+            book.add_override(wish(f"{name} {number}"))
+            if number % 3 == 0:
+                book.lift_override(f"{name} {number}", who=name, now=NOON)
+
+
+def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardStore) -> None:
+    processes = [BESIDE.Process(target=wish_often, args=(url, name, 30)) for name in ("a", "b")]
+    for process in processes:
+        process.start()
+    wish_often(url, "c", 30)
+    for process in processes:
+        process.join(timeout=120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert len(rows(url)) == 1 + 3 * 40
+    assert findings(url) == []
+    assert book.load_open_overrides(NOON)

@@ -309,3 +309,11 @@ def test_a_line_that_no_database_can_hold_is_kept_in_one_that_it_can_and_goes_on
         (("compute", ""), "list\ufffd?"),
         (("storage", "d\ufffd?"), "listing"),
     }
+
+
+def test_a_name_that_no_database_can_hold_is_kept_in_one_that_it_can(url: str) -> None:
+    with ledger(url) as book:
+        book.record_polls([poll(0, replace(machine(owner="c\0"), name="a\0b\ud800"))])
+        book.record_polls([poll(1, replace(machine(owner="c\0", usd="3"), name="a\0b\ud800"))])
+    assert rows(url)["observation"][0][5] == "a\ufffdb?"
+    assert len(rows(url)["attribution"]) == 1

@@ -305,3 +305,7 @@ def test_a_url_that_does_not_answer_fails_when_its_time_is_over() -> None:
         end = ended(site, within_s=1)
     assert end.state == FAILED
     assert end.why.startswith("no answer")
+
+
+def test_a_command_with_a_zero_byte_is_told(tmp_path: Path) -> None:
+    assert run_hook_command(call(str(tmp_path / "a\0b"))).why.endswith("its command cannot be read")
