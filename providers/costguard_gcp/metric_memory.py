@@ -65,7 +65,7 @@ class MetricMemory:
 
     def record_reads(self, present: Collection[str], absent: dict[str, AbsentMetric]) -> None:
         """Remember `absent`, for other processes too, and forget those that are `present`."""
-        known = {metric: one for metric, one in (self._absent or {}).items() if metric not in present} | absent
-        if self.cache is not None and known != self._absent:
-            self.cache.put(self.name, msgspec.json.encode(known))
-        self._absent = known
+        metrics = {metric: one for metric, one in (self._absent or {}).items() if metric not in present} | absent
+        if self.cache is not None and metrics != self._absent:
+            self.cache.put(self.name, msgspec.json.encode(metrics))
+        self._absent = metrics
