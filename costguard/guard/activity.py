@@ -149,7 +149,7 @@ def classify_activity(
             needs=needs,
             phase_until=phase_until,
             jumped=jumped,
-            weak_until=weak.until if weak is not None else None,
+            weak_until=weak.until if weak is not None and weak.worked else None,
         )
     unused = _find_unused_start(tracks, view) if classification.state == ACTIVE else None
     return Activity(

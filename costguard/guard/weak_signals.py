@@ -36,7 +36,8 @@ def summarize_weak_signals(
     groups = [[line for line in group if line.ats == times] for group in groups]
     if sum(max((_limit_share(line.top, thresholds[line.signal]) for line in group), default=0) for group in groups) <= 1:
         return None
-    first = bisect_right(times, window.opens - window.length)
+    start = max(window.start, window.opens - window.length)
+    first = bisect_right(times, start)
     sums = [0.0] * (len(times) - first)
     for group in filter(None, groups):
         shares = [[_limit_share(value, thresholds[line.signal]) for value in line.values[first:]] for line in group]
@@ -45,7 +46,7 @@ def summarize_weak_signals(
     if not values:
         return None
     series = SignalSeries("weak_signals", COMBINED, SampleTimes.of(times[first:]), values, min(values), max(values))
-    return summarize_signal(series, window, 1.0)
+    return summarize_signal(series, window._replace(start=start), 1.0)
 
 
 def _limit_share(value: float, threshold: float) -> float:

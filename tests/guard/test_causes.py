@@ -204,3 +204,7 @@ def test_a_machine_is_idle_since_its_weak_work_ended() -> None:
     assert work.state == IDLE
     assert work.since is not None
     assert START + 100 * MINUTE <= work.since <= START + 101 * MINUTE
+
+
+def test_a_machine_at_rest_is_idle_since_the_same_time_however_long_it_lasts() -> None:
+    assert {judge(ENDED, at).since for at in (120, 180, 240, 300)} == {START + 60 * MINUTE}

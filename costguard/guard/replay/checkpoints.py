@@ -170,7 +170,7 @@ def find_change_points(
     late = round(LATE_INTERVALS * (poll // MICROSECOND))
     stale = (2 * poll + lag) // MICROSECOND + 1
     limit = min(samples[GPU_POWER_LIMIT][1], default=0.0) if GPU_POWER_LIMIT in samples else 0.0
-    hangs = any(SIGNAL_KINDS[signal].family == PROGRESS for signal in samples if signal in SIGNAL_KINDS)
+    hangs = limit > 0 or any(SIGNAL_KINDS[signal].family == PROGRESS for signal in samples if signal in SIGNAL_KINDS)
     hidden = [] if hangs else _find_busy_stretches(samples, late, (BUSY_SHARE_MIN * window + 2 * poll) // MICROSECOND)
     starts, points = [start for start, _ in hidden], set[int]()
     for signal, line in samples.items():
