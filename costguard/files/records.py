@@ -105,7 +105,9 @@ def _read_rows(table: FileTable, at: str = "") -> Iterator[LocatedRecord]:
     header = [name.strip() for name in table.header]
     if len(header) < 2 or len(set(header)) != len(header):  # noqa: PLR2004 - one column is no table
         hint = "a table starts with its column names, each once"
-        raise InputError("the header of the table has empty or repeated names", field=at or table.name, hint=hint)
+        raise InputError(
+            "the header of the table has fewer than two columns, or a name twice", field=at or table.name, hint=hint
+        )
     for number, row in table.rows:
         if len(row) != len(header):
             hint = "quote texts that contain a comma, and write decimal points"

@@ -250,7 +250,7 @@ def probe_activity(
             return f"keyboard input {max(0.0, min(latest)) / 60:.0f} min ago"
         changed = kind.family == PROGRESS and len(set(line.values[-len(latest) - 1 :])) > 1
         if changed or (kind.family != PROGRESS and kind.reading != AGE and above is not None and max(latest) > above):
-            return f"{kind.told} increased" if changed else f"{_format_level(kind, max(latest))} just now"
+            return f"{kind.told} changed just now" if changed else f"{_format_level(kind, max(latest))} just now"
     return ""
 
 
@@ -305,7 +305,7 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
     if one.line.signal == INPUT_AGE and one.began is not None:
         return f"keyboard input at {format_clock(one.began)}"
     if one.kind.family == PROGRESS:
-        return f"{one.kind.told} increased in the last {format_minutes(view.now - view.opens)}"
+        return f"{one.kind.told} changed in the last {format_minutes(view.now - view.opens)}"
     return f"{_format_level(one.kind, one.peak, 'up to ')} in the last {format_minutes(view.now - view.opens)}"
 
 
@@ -389,4 +389,4 @@ def _list_measured_families(tracks: Sequence[SignalSummary]) -> tuple[str, ...]:
 def _format_level(kind: SignalKind, value: float, bound: str = "") -> str:
     """Return a value with its signal: `GPU power up to 320 W`; a count stands first: `0 GPUs busy`."""
     number = f"{bound}{value * kind.scale:.3g}{kind.unit}"
-    return f"{kind.told} {number}" if kind.unit else f"{number} {kind.told}"
+    return f"{kind.told} {number}" if kind.unit else f"{number} {kind.told.replace('s ', ' ', 1) if value == 1 else kind.told}"

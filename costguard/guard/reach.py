@@ -83,7 +83,7 @@ def describe_provider_reach(policy: Policy, provider: str, families: Collection[
     if needed is None or not any(step.do == STOP for step in policy.then):
         return ""
     if not families:
-        return f"{policy.name}: {provider} measures nothing: without an agent its machines are unknown, and people are notified"
+        return f"{policy.name}: {provider} measures nothing: without an agent activity is unknown, and people are notified"
     if cap >= needed and not {DUTY, AGENT}.isdisjoint(families):
         return ""
     lacks = f"{SIGNAL_FAMILIES[missing]} is not measured" if missing else "a higher confidence cannot be measured"

@@ -215,7 +215,7 @@ def explain_touched(policy: Policy, stop: Intent, history: StartHistory, *, own:
         if one.state == DONE:
             return f"it was started at {one.sent_at or one.moved_at:%H:%M} UTC, and is stopped again"
     if history.awake_at is not None and history.awake_at > stop.moved_at:
-        return f"it was active at {history.awake_at:%Y-%m-%d %H:%M} UTC, after its stop: somebody else started it"
+        return f"it was running or starting at {history.awake_at:%Y-%m-%d %H:%M} UTC, after its stop: somebody else started it"
     return ""
 
 

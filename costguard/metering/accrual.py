@@ -104,7 +104,7 @@ def accrue_poll(
         inventory = replace(inventory, items=priced)
     doubted = _count_doubted(state, poll, inventory)
     if doubted:
-        why = f"the listing lacks {doubted} resources at once: they count as running until each is looked up"
+        why = f"the listing lacks {doubted} known resources at once: each stays as it was until it is looked up"
         inventory = Partial(inventory.items, why)
     terms = AccrualTerms(state=state, poll=poll, rule=rule, ceilings=ceilings, gap=gap)
     changes = PollChanges(resources={}, notes=list(notes))

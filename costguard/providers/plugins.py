@@ -146,7 +146,7 @@ def load_providers() -> ProviderRegistry:
             continue
         name = plugin.manifest.name
         if name in providers:
-            broken[point.name] = f"its name is {name}, as another package does"
+            broken[point.name] = f"its name is {name}, which another package also has"
         else:
             providers[name] = plugin
     return ProviderRegistry(found=providers, broken=broken)

@@ -199,7 +199,7 @@ def _explain_unranked(vintage: Vintage, age: int, terms: PriceDrift) -> str:
     if vintage.placeholder:
         return "a placeholder, not a price"
     if vintage.drift_class == BID:
-        return "the minimum bid, at which a machine may not be rented"
+        return "the minimum bid, which does not rent a machine by itself"
     if vintage.drift_class == SPOT_PRICE and vintage.count_undated_days() > UNDATED_DAYS:
         return f"an undated copy: seen on a day between {vintage.observed_on.isoformat()} and {vintage.observed_to.isoformat()}"
     if terms.ranked_days is not None and (age > terms.ranked_days or -age > max(terms.ranked_days, AHEAD_DAYS)):

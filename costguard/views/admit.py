@@ -91,14 +91,14 @@ def _format_range(admission: Admission) -> str:
     left = admission.left_range
     if left is None or left.low == left.high:
         return ""
-    return f" Left: {format_interval(left)}; the low end is compared with the budget."
+    return f" Left: {format_interval(left)}; the low end counts."
 
 
 def _list_advice(result: AdmitResult) -> tuple[str, ...]:
     if result.admission.admitted:
         return ()
     unstated = ", ".join(result.unstated)
-    why = f"it counts in budget {result.admission.budget} because its {unstated} is not given: give what is known"
+    why = f"it counts in budget {result.admission.budget} because these are not given: {unstated}; give what is known"
     return (
         *((why,) if unstated else ()),
         *(f"would fit: {one.what}, {_format_sum(one.usd)}" for one in result.fits),

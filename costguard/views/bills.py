@@ -150,18 +150,18 @@ def _format_import(one: BillImport) -> str:
 def _format_evidence(one: EvidenceSummary) -> str:
     sign, whose = get_currency_sign(one.currency), f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
     doubt, doubt_left = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.doubt, one.left))
-    lines = "1 settled bill line" if one.lines == 1 else f"{one.lines} settled bill lines"
+    lines = "1 settled bill line limits" if one.lines == 1 else f"{one.lines} settled bill lines limit"
     of = "one resource" if one.resources == 1 else f"{one.resources} resources"
-    return f"{whose}: {lines} limit the charges of {of}: the uncertainty decreases from {doubt} to {doubt_left}."
+    return f"{whose}: {lines} the charges of {of}: the uncertainty decreases from {doubt} to {doubt_left}."
 
 
 def _format_unused(one: EvidenceFinding) -> str:
     ids = ", ".join(shorten(to_one_line(id_), LONGEST_NAME) for id_ in one.resources if id_)
-    lines = f"1 {one.charge} line" if one.lines == 1 else f"{one.lines} {one.charge} lines"
+    lines, were = (f"1 {one.charge} line", "was") if one.lines == 1 else (f"{one.lines} {one.charge} lines", "were")
     amount = f"{get_currency_sign(one.currency)}{_to_money(one.nano, one.currency).format()}"
     lead = "CONTRADICTION: " if one.contradicts else ""
     of, whose = f" of {ids}" if ids else "", f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
-    return f"{lead}{whose}: {lines}{of} ({amount}) were not used as evidence: {REASON_SENTENCES[one.reason]}."
+    return f"{lead}{whose}: {lines}{of} ({amount}) {were} not used as evidence: {REASON_SENTENCES[one.reason]}."
 
 
 def _build_evidence_data(one: EvidenceSummary) -> dict[str, object]:

@@ -101,10 +101,11 @@ def _build_claim_data(claim: TemplateClaim) -> dict[str, object]:
 
 
 def _format_agreement(compared: TemplateComparison, claim: TemplateClaim) -> str:
+    hours = _format_claimed_hours(claim.hours)
     if compared.comes_out:
-        return f"The source's {_format_claimed_hours(claim.hours)} are reproduced"
+        return f"The source's {hours} are reproduced"
     ratio = compared.ratio or 1.0
-    return f"The source's {_format_claimed_hours(claim.hours)} are not reproduced: {ratio:.2g} times the nearest end"
+    return f"The source's {hours} are not reproduced: costguard gives {ratio:.2g} times the nearest end"
 
 
 def _format_claimed_hours(hours: tuple[float, float]) -> str:

@@ -154,7 +154,7 @@ def describe_refusal(answer: Mapping[str, Any]) -> str:
     fits = [f"{one.get('what')} ({one.get('usd')} USD)" for one in answer.get("would_fit") or () if isinstance(one, dict)]
     more = f". Would fit: {'; '.join(fits[:FITS_SHOWN])}" if fits else ""
     unstated = [str(one) for one in answer.get("unstated") or ()]
-    hint = f". It counts there because its {', '.join(unstated)} is not given" if unstated else ""
+    hint = f". It counts there because these are not given: {', '.join(unstated)}" if unstated else ""
     return f"{answer.get('says', 'a budget refuses it')}{hint}{more}"
 
 

@@ -138,7 +138,7 @@ class LambdaAccount:
         """Return one instance by its id, else one filesystem, for which all are listed; None if there is neither."""
         deadline, listing = Deadline(self._timeout_s), ListingResult()
         if key[:2] != (NAME, self.name):
-            raise RefusedError("was asked for resources of another account", provider=NAME, account=self.name)
+            raise RefusedError("cannot look up a resource of another account", provider=NAME, account=self.name)
         if PLAIN_ID.fullmatch(key.id):
             try:
                 add_instance(listing, self._api.fetch_instance(key.id, deadline), self._make_context())

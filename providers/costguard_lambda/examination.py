@@ -46,7 +46,7 @@ def examine_account(
         return (_make_check(CREDENTIALS_CHECK, first, source, NEW_KEY), reached, *_skip_checks("the key is refused"))
     if first is not None and not isinstance(first, ForbiddenError):
         check = HealthCheck(
-            subject=CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}; not tried, because Lambda did not answer"
+            subject=CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}; not tried, because the request to Lambda failed"
         )
         fix = first.hint or "try `curl https://cloud.lambda.ai/api/v1/instances`; see [providers.lambda] base_url"
         return (check, _make_check(REACHABLE_CHECK, first, "", fix), *_skip_checks("Lambda cannot be reached"))

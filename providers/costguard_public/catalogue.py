@@ -49,7 +49,7 @@ def unpack_file(body: bytes, name: str, source: str) -> bytes:
             with packed.open(entry) as file:  # the stated size proves nothing: no more than it is read
                 content = file.read(MOST_FEED_BYTES + 1)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as broken:
-        raise InvalidAnswerError(f"an incomplete zip ({shorten(to_one_line(str(broken)), 60)})", provider=source) from None
+        raise InvalidAnswerError(f"not a valid zip ({shorten(to_one_line(str(broken)), 60)})", provider=source) from None
     _require(len(content) <= MOST_FEED_BYTES, f"{name} unpacks to more than {MOST_FEED_BYTES} bytes", source)
     return content
 
@@ -67,7 +67,7 @@ def _check_directory(body: bytes, source: str) -> None:
     end = body[-END_RECORD_BYTES:]
     plain = end[:4] == END_RECORD and end[-2:] == b"\0\0"
     wide = body[-END_RECORD_BYTES - ZIP64_LOCATOR_BYTES :][:4] == ZIP64_LOCATOR
-    _require(plain and not wide, "an incomplete zip", source)
+    _require(plain and not wide, "not a valid zip", source)
     size = int.from_bytes(end[12:16], "little")
     _require(size <= MOST_DIRECTORY_BYTES, f"the zip's list of files has {size} bytes", source)
 

@@ -83,7 +83,7 @@ def test_a_refusal_names_the_budget_what_is_left_and_what_would_fit_and_holds_no
 def test_a_budget_that_may_apply_counts_until_the_label_says_otherwise(costguard: Command, ledger: Path) -> None:
     refused = costguard("admit", "--usd", "50", "--hours", "12", "--json")
     assert (refused.code, refused.data["budget"], refused.data["unstated"]) == (3, "vision", ["label team"])
-    assert "nobody stated its label team" in refused.err
+    assert "these are not given: label team" in refused.err
     held = costguard("admit", "--usd", "50", "--hours", "12", *NLP, "--json")
     assert (held.code, held.data["budget"], held.data["quote"]) == (0, "lab", None)
     assert len(holds(ledger)) == 1

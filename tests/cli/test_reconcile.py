@@ -172,7 +172,7 @@ def test_a_cloud_without_a_bill_and_one_that_fails_are_said(costguard: Command, 
     assert ran.code == 0
     assert {one["provider"] for one in ran.data["not_asked"]} == {"lambda", "runpod"}
     assert "it has no billing API" in ran.out
-    assert "runpod was not asked" in ran.err
+    assert "runpod was not queried" in ran.err
     strict = costguard("reconcile", "--strict")
     assert strict.code == 4
     assert "runpod" in strict.err

@@ -48,7 +48,7 @@ def test_a_running_machine_and_one_that_its_provider_cannot_start_are_refused(la
     machine = next(one for one in json.loads(ran.out)["resources"] if one["provider"] == "lambda" and one["kind"] == "instance")
     refused = lab.run("start", machine["id"], "--yes")
     assert refused.code == 3
-    assert "lambda has no start" in refused.err
+    assert "lambda cannot start machines" in refused.err
     assert lab.stops == 0
 
 
@@ -86,8 +86,8 @@ def test_a_pod_that_comes_back_with_fewer_gpus_is_said_and_paged(lab: Lab, left:
     lab.pods.fake.fault(POD_STOP, "edit", edit=lose_gpus, times=1)
     ran = lab.run("start", pod, "--yes")
     assert ran.code == 0, ran.err
-    assert f"it came back with {left} of its 2 GPUs: costguard stop runpod/default/global/{pod}" in " ".join(
+    assert f"it came back with {left} of its 2 GPUs: run costguard stop runpod/default/global/{pod}" in " ".join(
         (ran.out + ran.err).split()
     )
     guarded = lab.run("watch", "--once")
-    assert f"was started with {left} of its 2 GPUs" in " ".join((guarded.out + guarded.err).split()), guarded.out + guarded.err
+    assert f"UTC with {left} of its 2 GPUs" in " ".join((guarded.out + guarded.err).split()), guarded.out + guarded.err

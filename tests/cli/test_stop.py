@@ -185,7 +185,7 @@ def test_the_guards_own_act_whose_outcome_is_open_is_not_doubled(lab: Lab) -> No
         assert book.move_intent(executing, VERIFYING, now, outcome="accepted")
     ran = lab.run("stop", pod, "--yes")
     assert ran.code == 3
-    assert "is not settled; nothing was sent again" in ran.err
+    assert "with no result yet; nothing was sent again" in ran.err
     assert lab.stops == 0
 
 

@@ -211,8 +211,8 @@ def test_a_single_noisy_sample_resets_nothing_and_stops_the_act() -> None:
     [
         (CPU_CORES, 0, 0.2, "CPU 0.2 cores just now"),
         (NETWORK, 0, 1.5e6, "network 1.5e+03 kB/s just now"),
-        (STEP, 7, 8, "steps increased"),
-        (QUEUE_JOBS, 0, 1, "1 jobs in the queue just now"),
+        (STEP, 7, 8, "steps changed just now"),
+        (QUEUE_JOBS, 0, 1, "1 job in the queue just now"),
         (INPUT_AGE, 9000, 60, "keyboard input 1 min ago"),
         (GPU_POWER_BUSIEST, 60, 130, "power of the busiest GPU 130 W just now"),
     ],

@@ -298,7 +298,7 @@ def test_a_name_or_prefix_that_was_the_id_of_a_machine_that_is_gone_is_refused()
     with pytest.raises(InputError, match="'i-gone' matches 2 resources") as told:
         resolve_resource("i-gone", [other], former=[GONE])
     assert GONE.path in str(told.value)
-    with pytest.raises(InputError, match="'i-gone' is the id of a machine that is gone"):
+    with pytest.raises(InputError, match="'i-gone' is the id of a machine that no longer exists"):
         resolve_resource("i-gone", [named("i-2", "i-gone-2")], former=[GONE, OTHER])
 
 

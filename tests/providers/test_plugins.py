@@ -124,7 +124,7 @@ def test_two_providers_of_one_name_are_said_and_ours_wins(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(str(tmp_path))
     found = plugins.load_providers()
     assert found.get("sim").manifest.title == "Five simulated clouds"
-    assert found.broken["aaa"] == "its name is sim, as another package does"
+    assert found.broken["aaa"] == "its name is sim, which another package also has"
 
 
 def test_a_provider_nobody_installed_offers_the_nearest() -> None:

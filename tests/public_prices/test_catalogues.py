@@ -140,11 +140,11 @@ def bomb() -> bytes:
 
 BROKEN_ZIPS = {
     "a web page": (b"<!DOCTYPE html><title>Blocked</title>", "a web page"),
-    "half a zip": (pack("aws.csv", capture("gpuhunt_aws.csv"))[:200], "an incomplete zip"),
-    "a damaged zip": (pack("aws.csv", HEAD * 9).replace(b"PK\x01\x02", b"PK\x09\x02"), "an incomplete zip"),
-    "nothing": (b"", "an incomplete zip"),
-    "half an end": (pack("aws.csv", HEAD)[:-1], "an incomplete zip"),
-    "a comment behind the end": (pack("aws.csv", HEAD)[:-2] + b"\x01\x00x", "an incomplete zip"),
+    "half a zip": (pack("aws.csv", capture("gpuhunt_aws.csv"))[:200], "not a valid zip"),
+    "a damaged zip": (pack("aws.csv", HEAD * 9).replace(b"PK\x01\x02", b"PK\x09\x02"), "not a valid zip"),
+    "nothing": (b"", "not a valid zip"),
+    "half an end": (pack("aws.csv", HEAD)[:-1], "not a valid zip"),
+    "a comment behind the end": (pack("aws.csv", HEAD)[:-2] + b"\x01\x00x", "not a valid zip"),
     "thousands of files": (pack_many(2000), "list of files has"),
     "another file": (pack("gcp.csv", HEAD), "holds no aws.csv"),
     "a bomb": (bomb(), "would unpack to"),

@@ -130,7 +130,7 @@ def test_a_second_refresh_asks_nobody_within_the_hour(market: Market) -> None:
 BROKEN: dict[str, tuple[Callable[[Feeds], object], str]] = {
     "a web page": (lambda f: f.fault("/v3/", "html", status=200), "expected a day and a run"),
     "a page in place of the zip": (lambda f: f.fault("catalog.zip", "html", status=200), "a web page"),
-    "half a zip": (lambda f: f.fault("catalog.zip", "truncated"), "an incomplete zip"),
+    "half a zip": (lambda f: f.fault("catalog.zip", "truncated"), "not a valid zip"),
     "a connection that breaks": (lambda f: f.fault("catalog.zip", "short", times=60), "in the middle of its answer"),
     "no answer": (lambda f: f.fault("/v3/", "reset", times=60), "without an answer"),
     "asked too often": (lambda f: f.fault("/v3/", "status", status=429, headers={"Retry-After": "900"}), "429"),

@@ -357,7 +357,7 @@ def test_it_goes_to_people_routes_and_channels_each_once() -> None:
         ('every = "month"\nto = "console"\nat = "24:00"', "report 1 (month).at: must be a time of day, not '24:00'"),
         ('every = "month"\nto = "console"\nat = 08:00:30', "report 1 (month).at: must be a whole minute, not 08:00:30"),
         ('every = "month"\nto = "console"\nby = ["ownr"]', "report 1 (month).by: "),
-        ('every = "month"\nto = "console"\nby = []', "report 1 (month).by: names nothing to group by"),
+        ('every = "month"\nto = "console"\nby = []', "report 1 (month).by: is empty"),
         ('every = "month"\nto = "console"\nformat = "x y"', "report 1 (month).format: 'x y' is not a name of a format"),
         ('every = "month"\nto = "console"\nform = "csv"', "report 1 (month).form: unknown key 'form'"),
         ('every = "month"\nto = "slack://TOKEN"', "report 1 (month).to: slack:// addresses hold a secret"),

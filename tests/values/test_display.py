@@ -97,4 +97,4 @@ def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
     assert first["empty_at"] == (NOW + timedelta(hours=2.5)).isoformat().replace("+00:00", "Z")
     assert (second["balance"], second["hours_left"], second["why"]) == (None, None, "refused (403)")
     assert "vast/me: $10.00 left, 2 h 30 min at this burn, until 2026-11-21 14:30 UTC." in document.lead
-    assert "runpod/lab is prepaid, and its balance is unknown: refused (403)." in document.lead
+    assert "runpod/lab is prepaid, but its balance is unknown: refused (403)." in document.lead

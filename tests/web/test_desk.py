@@ -159,7 +159,7 @@ def test_a_revoked_agent_is_refused_at_once_although_this_process_knew_it(desk: 
         ({"agent": {"version": "1"}, "records": [], "instance": "i-2"}, "has an unknown key: 'instance'"),
         ({"agent": {"version": 1}, "records": []}, "agent.version must be a text"),
         ({"agent": {"version": "1"}, "records": [{}] * 241}, "records has 241 entries"),
-        ({"agent": {"version": "1"}, "records": [{"at": 1, "over_s": 1, "signals": {}}]}, "records[0].at must lie between"),
+        ({"agent": {"version": "1"}, "records": [{"at": 1, "over_s": 1, "signals": {}}]}, "records[0].at must be between"),
         (beat({"at": 1795219215000, "over_s": 15, "signals": {"gpu_util": "9"}}), "signals.gpu_util must be a number"),
         (beat({"at": 1795219215000, "over_s": 10**400, "signals": {}}), "records[0].over_s must be a number"),
         (beat(ask=[{"id": "a", "what": "stop", "for_s": 1}]), "ask[0].what is not a request that an agent may make: 'stop'"),

@@ -1,7 +1,7 @@
 """What a guard run saw beside the ledger's tables, so that `costguard status` need not ask the clouds again.
 
 A run stores it as one of its facts. Example: a watchdog polled 40 s ago and runs every minute. `costguard status` then reads
-the ledger, takes prepaid balances and "at worst over by" from that run, and says that it is 40 s old. Where the run is older
+the ledger, takes prepaid balances and "overshoot max" from that run, and says that it is 40 s old. Where the run is older
 than its interval, could not read an account or does not know one of the settings, the clouds are asked, and the reason is said.
 
 Only what changes a figure is stored: of a resource its handling where its provider protects it, or where more is lost than by a

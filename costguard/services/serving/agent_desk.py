@@ -156,7 +156,7 @@ class AgentDesk:
         try:
             self._joins.put_nowait((offer, answer))
         except queue.Full:
-            answer(JoinReply(TOO_OFTEN, "too many agents are joining: try again in a minute", 5))
+            answer(JoinReply(TOO_OFTEN, "too many agents are joining: try again in a few seconds", 5))
 
     def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
         """Have a stop or an answer done when its turn comes, and call `answer` with what became of it."""

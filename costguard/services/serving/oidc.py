@@ -267,7 +267,7 @@ class OidcClient:
         try:
             reply: HttpResponse = self.transport.exchange(request, provider=WHO, deadline=deadline, most_bytes=ANSWER_BYTES)
         except CostguardError as error:
-            raise _refuse(f"cannot be reached: {to_one_line(str(error).partition(chr(10))[0])}") from None
+            raise _refuse(f"cannot be queried: {to_one_line(str(error).partition(chr(10))[0])}") from None
         if reply.status != 200:  # noqa: PLR2004 - HTTP's
             raise _refuse(f"answered {reply.status} at {request.place}")
         try:
