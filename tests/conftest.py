@@ -32,11 +32,8 @@ for _key, _handler in _KEYS:
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers a core: tests that start processes wait for them.
-
-    610 s of CPU time took 8 min 14 s with one worker a core and 6 min 19 s with two, on two cores (2026-11-23).
-    """
-    return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """One worker a core: each worker imports and collects all tests, and few tests still wait for processes."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
