@@ -9,6 +9,7 @@ Machines that work together are classified together: `grouping.py`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -18,6 +19,7 @@ from costguard.guard.signal_summary import (
     SignalSummary,
     compute_power_threshold,
     detect_hang,
+    find_hang_power,
     format_clock,
     format_minutes,
     summarize_signal,
@@ -35,6 +37,7 @@ from costguard.guard.signals import (
     INPUT_COUNTS_FOR,
     IO,
     LIMIT,
+    MEMORY_HELD_MIN,
     POWER,
     PRESENCE,
     PROGRESS,
@@ -53,7 +56,7 @@ from costguard.guard.signals import (
     find_counting_start,
     select_counted_series,
 )
-from costguard.guard.weak_signals import WEAK_SIGNALS, summarize_weak_signals
+from costguard.guard.weak_signals import WEAK_SIGNAL_NAMES, summarize_weak_signals
 from costguard.metering.observation import Observation
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.sample import (
@@ -81,11 +84,8 @@ CAP_WITHOUT_DUTY = 0.8
 CAP_PROCESSOR_ALONE, CAP_PROCESSOR_AND_IO = 0.5, 0.55
 """Without GPU duty and agent: a process that waits for its GPU without spinning uses no core (AWS and GCP without an agent)."""
 LARGE_GPU_COUNT = 4
-MEMORY_HELD_MIN = 5.0
-"""Percent of GPU memory: a process with a model holds more, a driver or a desktop less."""
 IDLE_POWER_SHARE_MIN = 0.01
 """Of its power limit: no GPU that is on draws less (RTX 4090 idle: 0.02, H100: 0.1), so less is an error of measurement."""
-WEAK_SIGNAL_NAMES = frozenset(name for group in WEAK_SIGNALS for name in group)
 UNUSED_BESIDE = frozenset((CPU, QUEUE, AGENT))
 """What keeps a machine active without a sign that its job gets on: a spinning loop, jobs that never start."""
 REASONS_SHOWN = 3
@@ -135,7 +135,8 @@ def classify_activity(
     weak = None
     if classification is None:
         above = {name: _find_busy_threshold(observation, line, view, None) or 0 for name, line in lines.items()}
-        weak = summarize_weak_signals(lines, above, view)
+        worked_until = max([one.until for one in tracks if one.until is not None], default=view.start)
+        weak = summarize_weak_signals(lines, above, view, worked_until)
     if weak is not None and weak.busy and weak.fresh:
         shown = [one for one in tracks if one.line.signal in WEAK_SIGNAL_NAMES and one.peak > 0][:REASONS_SHOWN]
         names = ", ".join(_format_level(one.kind, one.peak, "up to ") for one in shown)
@@ -152,8 +153,9 @@ def classify_activity(
             weak_until=weak.until if weak is not None and weak.worked else None,
         )
     unused = _find_unused_start(tracks, view) if classification.state == ACTIVE else None
+    idle_since = classification.since if classification.state == IDLE else None
     return Activity(
-        gpu_memory=_find_memory_use(lines, view) if classification.state == IDLE else "",
+        gpu_memory=_find_memory_use(lines, view, idle_since) if idle_since is not None else "",
         gpu_unused_since=from_micros(unused) if unused is not None else None,
         state=classification.state,
         confidence=classification.confidence,
@@ -189,11 +191,11 @@ def _classify_quiet(
     return _classify_idle(tracks, view, max(at for at in ends if at is not None))
 
 
-def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow) -> str:
-    """Return whether a process still holds GPU memory, or ended for certain; "" where that is not known.
+def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow, idle_since: int) -> str:
+    """Return whether a process still holds GPU memory, or its end made the machine idle; "" where that is not known.
 
-    It ended for certain if memory was held before and is free now, an agent reports, and the GPUs draw what a GPU at rest can
-    draw: a signal source that fails shows free memory too, but 0 W.
+    It ended if memory was held within a window before `idle_since` and is free now, an agent reports, and the GPUs draw what a
+    GPU at rest can draw: a signal source that fails shows free memory too, but 0 W.
     """
     memory, agent = lines.get(GPU_MEMORY_USED), lines.get(AGENT_ALIVE)
     recent = view.newest - 2 * view.poll
@@ -205,14 +207,15 @@ def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow) ->
     if agent is None or agent.ats[-1] < recent or power is None or power.ats[-1] < recent:
         return ""
     least = IDLE_POWER_SHARE_MIN * limit.values[-1] if limit is not None else 1.0
-    return RELEASED if memory.top >= MEMORY_HELD_MIN and power.values[-1] > least else ""
+    before = memory.values[bisect_left(memory.ats, idle_since - view.length) :]
+    return RELEASED if max(before) >= MEMORY_HELD_MIN and power.values[-1] > least else ""
 
 
 def _find_unused_start(tracks: Sequence[SignalSummary], view: ActivityWindow) -> int | None:
     """Return since when no GPU worked, in microseconds, if only CPU or a queue show activity; None: something else does."""
     duty = [one for one in tracks if one.kind.family == DUTY]
-    busy = any(one.busy and one.kind.family not in UNUSED_BESIDE for one in tracks)
-    if busy or not duty or not all(one.proven for one in duty):
+    busy = {one.kind.family for one in tracks if one.busy}
+    if not busy or not busy <= UNUSED_BESIDE or not duty or not all(one.proven for one in duty):
         return None
     return max([one.until if one.until is not None else view.start for one in duty])
 
@@ -229,11 +232,13 @@ def probe_activity(
     observation: Observation | None = None,
     *,
     lag: timedelta = timedelta(),
+    hung: bool = False,
 ) -> str:
     """Explain why the machine works right now, or "": a single busy sample in the last two polls is enough.
 
     Used just before an action, so it is stricter than `classify_activity`. `lag`: delay of the provider's newest sample; the
-    two polls are shifted back by it.
+    two polls are shifted back by it. `hung`: the act is on a hang, which keeps GPUs and cores busy: power above that of a hang,
+    progress, input, output and a queue show work.
     """
     now_us, poll_us = to_micros(now), poll // MICROSECOND
     recent = now_us - lag // MICROSECOND - 2 * poll_us
@@ -245,6 +250,10 @@ def probe_activity(
         if line.ats[-1] < recent or kind.reading in (LIMIT, PRESENCE) or kind.family == AGENT:
             continue
         above = _find_busy_threshold(observation, line, view, limit or None)
+        if hung and kind.family in (DUTY, CPU):
+            continue
+        if hung and kind.family == POWER:
+            above = find_hang_power(line.signal, limit, observation) or None
         latest = [v for at, v in zip(line.ats, line.values, strict=True) if at >= recent]
         if kind.reading == AGE and min(latest) < INPUT_COUNTS_FOR.total_seconds():
             return f"keyboard input {max(0.0, min(latest)) / 60:.0f} min ago"

@@ -50,6 +50,7 @@ from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, 
 from costguard.guard.policy_evaluation import CostFacts, FactInputs, select_policies
 from costguard.guard.run_facts import ConfirmedAct, FirstSighting, ProtectionSighting, StartHistory
 from costguard.guard.signals import (
+    ACTIVE,
     HELD,
     IDLE,
     Activity,
@@ -159,7 +160,7 @@ class ResourceContext:
 
     `policies`: those that apply to it. `evidence_from`: what was measured before it no longer counts; None: all counts.
     `own_start`: a schedule, not a person, started this run of it. `works`: its own activities so far, by what was asked.
-    `mates`: running machines without a group that were launched with it, itself among them.
+    `launch`: running machines without a group that may have been launched with it, itself among them.
     """
 
     rules: GuardConfig = field(repr=False)
@@ -181,7 +182,7 @@ class ResourceContext:
     own_start: bool
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
     group: ResourceGroup | None = field(default=None, repr=False)
-    mates: Sequence[ResourceContext] = field(default=(), repr=False)
+    launch: Launch | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -283,11 +284,10 @@ class ResourceContext:
         if own.state != IDLE or (policy is not None and policy.alone):
             return own
         if self.group is None:
-            if own.gpu_memory != HELD:
+            if own.gpu_memory != HELD or self.launch is None:
                 return own
-            mates = [one for one in self.mates if is_launched_with(one.live.observation, self.live.observation)]
-            works = ((one.live.observation, one.classify_alone(policy)) for one in mates)
-            return apply_launch_activity(own, works, self.sight.now)
+            mates = (mate for mate in self.launch.list_active(policy) if is_launched_with(mate[0], self.live.observation))
+            return apply_launch_activity(own, mates, self.sight.now)
         return apply_group_activity(own, self.group.classify(policy), self.live.observation.gpu_count)
 
     def classify_alone(self, policy: Policy | None) -> Activity:
@@ -342,10 +342,26 @@ class ResourceGroup:
         return self.works[query]
 
 
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """Running machines that may have been launched together. `active`: those that are active by themselves, by query."""
+
+    running: list[ResourceContext] = field(default_factory=list)
+    active: dict[ActivityQuery, list[tuple[Observation, Activity]]] = field(default_factory=dict)
+
+    def list_active(self, policy: Policy | None) -> list[tuple[Observation, Activity]]:
+        """Return the machines that are active as `policy` requires it, each with its activity."""
+        query = build_activity_query(policy)
+        if query not in self.active:
+            works = [(one.live.observation, one.classify_alone(policy)) for one in self.running]
+            self.active[query] = [(observation, work) for observation, work in works if work.state == ACTIVE]
+        return self.active[query]
+
+
 def build_contexts(rules: GuardConfig, snapshot: GuardSnapshot) -> list[ResourceContext]:
     """Build a context for each resource of `snapshot` and join those of one group."""
     by_key, groups = _index_overrides(snapshot.wishes), dict[GroupKey, ResourceGroup]()
-    launches = dict[LaunchKey, list[ResourceContext]]()
+    launches = dict[LaunchKey, Launch]()
     contexts = []
     for live in snapshot.live:
         numbers = sorted({*by_key[None], *by_key.get(live.observation.key, ())})
@@ -356,8 +372,8 @@ def build_contexts(rules: GuardConfig, snapshot: GuardSnapshot) -> list[Resource
             if counts_for_group(live):
                 context.group.running.append(context)
         elif rules.group_from and counts_for_group(live) and (launch := find_launch(live.observation, context.owner)):
-            context.mates = launches.setdefault(launch, [])
-            launches[launch].append(context)
+            context.launch = launches.setdefault(launch, Launch())
+            context.launch.running.append(context)
         contexts.append(context)
     return contexts
 

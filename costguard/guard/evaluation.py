@@ -279,13 +279,13 @@ def _find_turns(
             groups.add(name)
         turns[context.key] = at
     ended = {key for key in turns if works[key].gpu_memory == RELEASED}
-    activated = [at for context in contexts if (at := _find_activation(context, works[context.key])) is not None]
+    activated = [at for context in contexts if (at := _find_activation(context)) is not None] if ended else []
     return drop_explained_turns(turns, ended, activated, window)
 
 
-def _find_activation(context: ResourceContext, work: Activity) -> datetime | None:
-    """Return when an active machine became active, if it was measured before; else None."""
-    bounds = find_sample_bounds(context.columns)
+def _find_activation(context: ResourceContext) -> datetime | None:
+    """Return when a machine that is active by itself became so, if it was measured before; else None."""
+    work, bounds = context.classify_alone(context.find_longest_policy()), find_sample_bounds(context.columns)
     return work.since if work.state == ACTIVE and work.since is not None and bounds and work.since > bounds[0] else None
 
 

@@ -182,18 +182,20 @@ def is_launched_with(one: Observation, other: Observation) -> bool:
 
 
 def apply_launch_activity(own: Activity, mates: Iterable[tuple[Observation, Activity]], now: datetime) -> Activity:
-    """Return the activity of an idle machine whose process holds GPU memory: active while one launched with it is.
+    """Return the activity of an idle machine whose process holds GPU memory: active while one of its `mates` is.
+
+    `mates`: the active ones of those that were launched with it.
 
     Example: four nodes without a label train; rank 0 downloads for 100 min, and the other three hold their memory and wait.
     """
     if own.since is None or now - own.since > LAUNCH_WAIT_MAX:
         return own
-    for mate, work in mates:
-        if work.state == ACTIVE:
-            name, why = shorten(mate.name or mate.key.id), next(iter(work.reasons), "reason unknown")
-            reasons = (f"its GPU memory is held, and {name}, launched with it, works ({why})", *own.reasons)
-            return replace(own, state=ACTIVE, confidence=work.confidence, reasons=reasons, wasted_share=1.0, gpu_memory="")
-    return own
+    mate, work = next(iter(mates), (None, own))
+    if mate is None:
+        return own
+    name, why = shorten(mate.name or mate.key.id), next(iter(work.reasons), "reason unknown")
+    reasons = (f"its GPU memory is held, and {name}, launched with it, works ({why})", *own.reasons)
+    return replace(own, state=ACTIVE, confidence=work.confidence, reasons=reasons, wasted_share=1.0, gpu_memory="")
 
 
 def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activity:

@@ -25,7 +25,9 @@ from costguard.guard.signals import (
     IO,
     LEVEL,
     LOW_SHARE,
+    PEOPLE,
     PROGRESS,
+    QUEUE,
     RISE_SHARE,
     VOLUMES,
     WORK_BYTES_MIN,
@@ -200,10 +202,12 @@ HANG_MIN_US = 600 * SECOND_US
 HANG_BLIND_US, HANG_BLIND_CONFIDENCE = 3 * 3600 * SECOND_US, 0.6
 """Where no progress is measured: how long it must look so, and how sure that is."""
 HANG_DUTY_MIN = 95
-HANG_FLAT_SHARE, HANG_SINGLE_SHARE = 0.05, 0.2
-"""Where no progress is measured, a hang is told early if power stays within 0.05 of its limit, as a kernel that spins draws.
+SPIN_SHARE, SPIN_FLAT_SHARE, FLAT_SHARE, FLAT_SAMPLES_MIN = 0.2, 0.05, 0.015, 5
+"""Where no progress is measured, a hang is told early if power is as even as that of kernels that spin.
 
-One GPU waits for no other, so it must draw at most 0.2 of its limit: decoding at batch 1 draws 0.25 and more (H100, 2026)."""
+Several GPUs that wait for each other draw up to 0.2 of their limit, within 0.05 of it. Where power is higher, or one GPU is
+alone, work looks much alike (decoding at batch 1 draws 0.25 of the limit and more, light kernels 0.2), so it must stay within
+0.015; one GPU may not draw more than 0.2."""
 
 
 def detect_hang(
@@ -225,8 +229,9 @@ def detect_hang(
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else limit
     if not limit:
         return None
-    low_watts = LOW_SHARE * limit * (max(1.0, observation.gpu_count) if power.signal == GPU_POWER else 1)
+    low_watts = find_hang_power(power.signal, limit, observation)
     others = [one for one in tracks if one.kind.family in (PROGRESS, IO)]
+    expected = any(one.busy for one in tracks if one.kind.family in (QUEUE, PEOPLE))
     stale = any(view.newest - line.ats[-1] > 2 * view.poll for line in (duty, power, *(one.line for one in others)))
     if stale or any(one.busy for one in others if one.kind.family == IO):
         return None
@@ -237,7 +242,7 @@ def detect_hang(
     turns += [one.until for one in others if one.until is not None]
     turns += [one.line.ats[0] for one in progress if one.until is None]
     turn = max(turns)
-    flat = not progress and _is_flat(power, turn, low_watts / LOW_SHARE, observation.gpu_count)
+    flat = not (progress or expected) and _is_flat(power, turn, low_watts / LOW_SHARE, observation.gpu_count)
     if view.now - turn < (min(HANG_MIN_US, view.length) if progress or flat else HANG_BLIND_US):
         return None
     busy = f"GPU duty at least {HANG_DUTY_MIN} %, and power at most {LOW_SHARE:.0%} of its limit since {format_clock(turn)}"
@@ -250,8 +255,17 @@ def detect_hang(
 def _is_flat(power: SignalSeries, turn: int, limit: float, gpus: float) -> bool:
     """Return whether `power` has been as even since `turn` as that of kernels that spin. `limit`: watts of the same GPUs."""
     values = power.values[bisect_left(power.ats, turn) :]
-    most = LOW_SHARE if gpus > 1 else HANG_SINGLE_SHARE
-    return len(values) > 1 and max(values) - min(values) <= HANG_FLAT_SHARE * limit and max(values) <= most * limit
+    if len(values) < FLAT_SAMPLES_MIN:
+        return False
+    spins = max(values) <= SPIN_SHARE * limit
+    even = SPIN_FLAT_SHARE if spins and gpus > 1 else FLAT_SHARE
+    return (spins or gpus > 1) and max(values) - min(values) <= even * limit
+
+
+def find_hang_power(signal: str, limit: float, observation: Observation | None) -> float:
+    """Return the most watts that `signal` shows in a hang; `limit`: of one GPU."""
+    gpus = max(1.0, observation.gpu_count) if signal == GPU_POWER and observation is not None else 1
+    return LOW_SHARE * limit * gpus
 
 
 def _find_run_start(line: SignalSeries, bar: float, *, below: bool, poll: int) -> int:

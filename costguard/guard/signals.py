@@ -104,6 +104,8 @@ class Activity:
             require_number(self.confidence, "work.confidence", least=0, most=1)
 
 
+MEMORY_HELD_MIN = 5.0
+"""Percent of GPU memory: a process with a model holds more, a driver or a desktop less."""
 COVERAGE_MIN = 0.8
 """Of the samples that are due, the share that must be there."""
 WORK_BYTES_MIN = 2e9

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from costguard.guard.action_plan import build_action_plan
-from costguard.guard.activity import classify_activity
+from costguard.guard.activity import classify_activity, probe_activity
 from costguard.guard.grouping import apply_launch_activity, find_launch, is_launched_with
 from costguard.guard.limits import drop_explained_turns
 from costguard.guard.policy import HOLDS, STOP
@@ -28,6 +28,7 @@ from costguard.values.sample import (
     GPU_UTIL,
     NETWORK,
     QUEUE_JOBS,
+    STEP,
     Sample,
 )
 from tests.books import NOW
@@ -102,6 +103,9 @@ HANG: dict[str, Value] = {GPU_UTIL: 100, GPU_POWER_LIMIT: 700, CPU_CORES: 8, NET
         pytest.param(230, 8, HUNG, id="eight spin at a third of the limit"),
         pytest.param(80, 1, HUNG, id="one spins at 80 W"),
         pytest.param(230, 1, ACTIVE, id="one decodes at a third of the limit"),
+        pytest.param(lambda m: 80 + 20 * (m % 2), 8, HUNG, id="eight spin at 80 to 100 W"),
+        pytest.param(lambda m: 210 + 16 * (m % 2), 8, ACTIVE, id="eight decode at 210 to 226 W"),
+        pytest.param(lambda m: 80 + 14 * (m % 2), 1, ACTIVE, id="one runs light kernels"),
         pytest.param(lambda m: 130 + 60 * (m % 2), 8, ACTIVE, id="power that moves is work"),
         pytest.param(300, 8, ACTIVE, id="more than a third is work"),
     ],
@@ -112,6 +116,40 @@ def test_a_hang_without_a_step_counter_is_known_by_flat_power(power: Value, gpus
     work = judge(signals, 42, gpus)
     assert work.state == state
     assert state == ACTIVE or work.confidence < 0.9
+
+
+def test_a_hang_with_jobs_in_its_queue_is_told_later() -> None:
+    assert judge({**HANG, GPU_POWER_BUSIEST: 80, QUEUE_JOBS: 1}, 42).state == ACTIVE
+
+
+def test_the_last_look_at_a_hang_ignores_what_a_hang_keeps_busy() -> None:
+    def probe(signals: dict[str, Value]) -> str:
+        samples = [
+            sample(name, m, value(m) if callable(value) else value) for name, value in signals.items() for m in range(16)
+        ]
+        return probe_activity(samples, START + 15 * MINUTE, MINUTE, observe(8), hung=True)
+
+    hang: dict[str, Value] = {**HANG, GPU_POWER_BUSIEST: 80, STEP: 7}
+    assert probe(hang) == ""
+    signs: dict[str, Value] = {STEP: lambda m: m, NETWORK: 5e6, GPU_POWER_BUSIEST: 400, QUEUE_JOBS: 1}
+    for signal, value in signs.items():
+        assert probe({**hang, signal: value}), signal
+
+
+def test_memory_that_was_freed_long_before_is_no_end_of_now() -> None:
+    freed: dict[str, Value] = {GPU_MEMORY_USED: lambda m: 70 if m < 10 else 0, GPU_UTIL: lambda m: 95 if m < 10 else 0}
+    signals = {**ENDED, **freed, GPU_POWER_BUSIEST: 60, CPU_CORES: lambda m: 4 if m < 120 else 0.01}
+    assert judge(signals, 200).gpu_memory == ""
+
+
+def test_weak_work_of_a_day_is_remembered_after_it_ended() -> None:
+    def until_15_hours(value: float) -> Value:
+        return lambda m: value if m < 900 else 0
+
+    ended = {**WEAK, GPU_UTIL: until_15_hours(3), CPU_CORES: until_15_hours(0.15), NETWORK: until_15_hours(0.5e6)}
+    work = judge(ended, 1100, gpus=1)
+    assert (work.state, work.since) == (IDLE, START + 900 * MINUTE)
+    assert judge(WEAK, 300, gpus=1).gpu_unused_since is None
 
 
 def test_a_unit_that_changes_in_the_middle_of_a_run_is_no_idleness() -> None:
@@ -130,15 +168,14 @@ def test_a_gpu_that_only_a_loop_or_a_queue_keeps_is_unused_since_its_last_work(s
     ("memory", "since", "mate", "state"),
     [
         (HELD, 100, ACTIVE, ACTIVE),
-        (HELD, 100, IDLE, IDLE),
-        (HELD, 100, UNKNOWN, IDLE),
+        (HELD, 100, "", IDLE),
         (HELD, 361, ACTIVE, IDLE),
     ],
 )
 def test_a_node_that_holds_its_memory_waits_for_those_launched_with_it(memory: str, since: int, mate: str, state: str) -> None:
     own = idle(NOW - since * MINUTE, gpu_memory=memory)
     rank_0 = machine("n0", gpu_count=8).observation
-    work = apply_launch_activity(own, [(rank_0, Activity(state=mate, since=NOW, confidence=0.9))], NOW)
+    work = apply_launch_activity(own, [(rank_0, Activity(state=mate, since=NOW, confidence=0.9))] if mate else [], NOW)
     assert work.state == state
     assert state == IDLE or (work.wasted_share == 1 and "n0" in work.reasons[0])
 
@@ -182,6 +219,7 @@ WEAK: dict[str, Value] = {GPU_UTIL: 3, CPU_CORES: 0.15, NETWORK: 0.5e6, DISK: 0,
         pytest.param({GPU_UTIL: 0, CPU_CORES: 0.05, NETWORK: 0.6e6, DISK: 0.6e6}, ACTIVE, id="a slow upload"),
         pytest.param({GPU_UTIL: 0, CPU_CORES: 0.05, NETWORK: 20e3, DISK: 60e3}, IDLE, id="at rest"),
         pytest.param({GPU_UTIL: 0, CPU_CORES: 0.19, NETWORK: 20e3}, IDLE, id="one signal alone is noise"),
+        pytest.param({GPU_UTIL: 0, CPU_CORES: 0.1, NETWORK: 0.25e6, DISK: 0.3e6}, IDLE, id="noise of many signals"),
         pytest.param(
             {GPU_UTIL: 0, CPU_CORES: lambda m: 0.19 if m % 20 == 0 else 0.02, NETWORK: lambda m: 9e5 if m % 20 == 0 else 900},
             IDLE,

@@ -400,11 +400,17 @@ def build_question_alert(
     return replace(build_alert(matter, WARNING, what, at, facts, stage=stage, condition=condition), ask=act)
 
 
+HANG_PAGE_CONFIDENCE = 0.9
+"""From this confidence on a hang is a page; without a step counter it is less."""
+
+
 def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:
-    """Build the page of a machine that is busy without progress. No act follows automatically."""
+    """Build the alert of a machine that is busy without progress: a page if that is nearly certain. No act follows."""
     facts = (*list_activity_facts(matter, work, at, since, so_far), ("next", "nothing automatic: check the job"))
-    what = f"{matter.called} hangs: busy without progress since {matter.format_time(since, at)}"
-    return build_alert(matter, PAGE, what, at, facts, condition=f"hang of {matter.short_name}")
+    certain = work.confidence >= HANG_PAGE_CONFIDENCE
+    verb = "hangs: busy without progress" if certain else "may hang: busy at low power"
+    what = f"{matter.called} {verb} since {matter.format_time(since, at)}"
+    return build_alert(matter, PAGE if certain else WARNING, what, at, facts, condition=f"hang of {matter.short_name}")
 
 
 def build_blind_alert(

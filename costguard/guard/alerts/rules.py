@@ -42,6 +42,7 @@ from costguard.guard.policy import (
     DESTRUCTIVE,
     HOLDS,
     IDLE_RULE,
+    NOT_YET,
     NOTIFY,
     START,
     STOP,
@@ -350,7 +351,9 @@ def _list_hang_alerts(survey: GuardEvaluation, snapshot: GuardSnapshot, rules: G
     alerted_keys = {
         case.verdict.life.key
         for case in survey.cases
-        if case.verdict.finding == HOLDS and HUNG in case.verdict.policy.when.text and reaches_level(case.level, NOTIFY)
+        if case.verdict.finding in (HOLDS, NOT_YET)
+        and HUNG in case.verdict.policy.when.text
+        and reaches_level(case.level, NOTIFY)
     }
     for live in snapshot.live:
         key, work = live.observation.key, survey.works[live.observation.key]

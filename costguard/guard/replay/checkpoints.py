@@ -12,21 +12,25 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import sub
 
 from costguard.guard.action_plan import EVIDENCE_COVERAGE_MIN
+from costguard.guard.activity import LARGE_GPU_COUNT
 from costguard.guard.context import ACTIVITY_WINDOW
 from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.overrides import MANUAL_START_LEASE
 from costguard.guard.replay.history import ReplayedResource, find_instance_runs
-from costguard.guard.sample_times import BUSY_SHARE_MIN
+from costguard.guard.sample_times import BUSY_SHARE_MIN, SampleTimes
+from costguard.guard.signal_summary import FLAT_SHARE
 from costguard.guard.signals import (
     AGE,
     ALIVE,
     COUNTER,
     CPU_UTIL_LARGE,
     FLOOR_SHARE,
+    LOW_SHARE,
+    MEMORY_HELD_MIN,
     POWER,
     PRESENCE,
     PROGRESS,
@@ -35,9 +39,19 @@ from costguard.guard.signals import (
     VOLUMES,
     WORK_BYTES_MIN,
     SampleColumns,
+    SignalSeries,
 )
+from costguard.guard.weak_signals import WEAK_SIGNAL_NAMES, WORK_MIN, combine_weak_signals
 from costguard.values.instant import MICROSECOND, from_micros
-from costguard.values.sample import CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER, GPU_POWER_LIMIT, GPU_UTIL
+from costguard.values.sample import (
+    CPU_UTIL,
+    GPU_BUSY_COUNT,
+    GPU_MEMORY_USED,
+    GPU_POWER,
+    GPU_POWER_BUSIEST,
+    GPU_POWER_LIMIT,
+    GPU_UTIL,
+)
 
 EvaluateAt = Callable[[datetime], GuardEvaluation | None]
 Signature = Callable[[GuardEvaluation, datetime], object]
@@ -170,7 +184,9 @@ def find_change_points(
     late = round(LATE_INTERVALS * (poll // MICROSECOND))
     stale = (2 * poll + lag) // MICROSECOND + 1
     limit = min(samples[GPU_POWER_LIMIT][1], default=0.0) if GPU_POWER_LIMIT in samples else 0.0
-    hangs = limit > 0 or any(SIGNAL_KINDS[signal].family == PROGRESS for signal in samples if signal in SIGNAL_KINDS)
+    hangs = _may_hang(samples, limit, gpus) or any(
+        SIGNAL_KINDS[one].family == PROGRESS for one in samples if one in SIGNAL_KINDS
+    )
     hidden = [] if hangs else _find_busy_stretches(samples, late, (BUSY_SHARE_MIN * window + 2 * poll) // MICROSECOND)
     starts, points = [start for start, _ in hidden], set[int]()
     for signal, line in samples.items():
@@ -186,7 +202,31 @@ def find_change_points(
             number = bisect_right(starts, at) - 1
             if number < 0 or at >= hidden[number][1]:
                 points.add(at)
+    points.update(_find_weak_changes(samples, gpus))
     return [from_micros(at) for at in sorted(points)]
+
+
+def _may_hang(samples: SampleColumns, limit: float, gpus: float) -> bool:
+    """Return whether GPU duty is high in some sample, and power low in some. `limit`: watts of one GPU, 0: unknown."""
+    if limit <= 0 or GPU_UTIL not in samples:
+        return False
+    lows = [min(samples[GPU_POWER_BUSIEST][1])] if GPU_POWER_BUSIEST in samples else []
+    lows += [min(samples[GPU_POWER][1]) / max(1.0, gpus)] if GPU_POWER in samples else []
+    return min(lows, default=limit) <= LOW_SHARE * limit and max(samples[GPU_UTIL][1]) >= HANG_DUTY_PERCENT
+
+
+def _find_weak_changes(samples: SampleColumns, gpus: float) -> Iterator[int]:
+    """Yield when signals that are weak by themselves begin or end to be work together."""
+    weak = {name: columns for name, columns in samples.items() if name in WEAK_SIGNAL_NAMES and columns[0]}
+    lines = {
+        name: SignalSeries(name, SIGNAL_KINDS[name], SampleTimes.of(ats), values, min(values), max(values))
+        for name, (ats, values) in weak.items()
+    }
+    above = {name: SIGNAL_KINDS[name].above for name in lines}
+    if CPU_UTIL in above and gpus >= LARGE_GPU_COUNT:
+        above[CPU_UTIL] = CPU_UTIL_LARGE
+    series = combine_weak_signals(lines, above)
+    return _find_crossings((series.ats, series.values), WORK_MIN, WORK_MIN) if series is not None else iter(())
 
 
 def _find_holes(line: SampleColumn, late: int, stale: int) -> Iterator[int]:
@@ -200,7 +240,9 @@ def _find_holes(line: SampleColumn, late: int, stale: int) -> Iterator[int]:
 def _find_signal_changes(signal: str, line: SampleColumn, limit: float, window: timedelta, *, hangs: bool) -> Iterator[int]:
     kind = SIGNAL_KINDS[signal]
     if kind.family == POWER and signal != GPU_POWER_LIMIT:
-        return _find_power_changes(line, limit)
+        return chain(_find_power_changes(line, limit), _find_uneven_samples(line, limit) if hangs else ())
+    if signal == GPU_MEMORY_USED:
+        return _find_crossings(line, MEMORY_HELD_MIN - SLACK, MEMORY_HELD_MIN - SLACK)
     if kind.reading in (COUNTER, PRESENCE, ALIVE) or signal in (GPU_POWER_LIMIT, GPU_BUSY_COUNT):
         return (at for at, (old_value, new_value) in zip(line[0][1:], pairwise(line[1]), strict=True) if old_value != new_value)
     if kind.reading == AGE:
@@ -229,6 +271,16 @@ def _find_power_changes(line: SampleColumn, limit: float) -> Iterator[int]:
     for at, value in zip(*line, strict=True):
         lowest, highest = min(lowest, value), max(highest, value)
         if highest - lowest > RISE_SHARE * limit or highest > (FLOOR_SHARE + RISE_SHARE) * limit:
+            yield at
+            lowest = highest = value
+
+
+def _find_uneven_samples(line: SampleColumn, limit: float) -> Iterator[int]:
+    """Yield where low power leaves the band of kernels that spin."""
+    lowest = highest = line[1][0]
+    for at, value in zip(*line, strict=True):
+        lowest, highest = min(lowest, value), max(highest, value)
+        if limit > 0 and highest - lowest > FLAT_SHARE * limit and lowest <= LOW_SHARE * limit:
             yield at
             lowest = highest = value
 

@@ -41,7 +41,7 @@ from costguard.guard.replay.checkpoints import (
     summarize_states,
 )
 from costguard.guard.replay.history import ReplayedResource
-from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN, estimate_sample_interval
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, estimate_sample_interval
 from costguard.values.resource import ENDED, RUNNING, is_same_life
 
 WORKED, STOPPED_ITSELF, ENDED_ITSELF, PERIOD_END, STARTED = "worked", "stopped", "ended", "period_end", "started"
@@ -215,14 +215,14 @@ class ResourceReplay:
         """Return whether the samples right before the act show work; this is the last check of an idle rule."""
         if case.verdict.policy.rule != IDLE_RULE or self.scene.rests_since is not None:
             return False
-        past, backdrop = self.scene.past, self.scene.backdrop
+        past, backdrop, hung = self.scene.past, self.scene.backdrop, case.verdict.work.state == HUNG
         lag = backdrop.lags.get(past.key.provider, timedelta())
         reach = at - find_probe_start(at, lag)
         samples, rhythm = (
             past.list_samples(at, reach),
             estimate_sample_interval(past.select_samples(at, reach), backdrop.rules.interval),
         )
-        return not samples or bool(probe_activity(samples, at, rhythm, case.live.observation, lag=lag))
+        return not samples or bool(probe_activity(samples, at, rhythm, case.live.observation, lag=lag, hung=hung))
 
     def _record_act(self, act: Proposal, case: PolicyCase, at: datetime) -> None:
         name = act.verdict.policy.name

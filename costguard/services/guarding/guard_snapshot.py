@@ -40,7 +40,7 @@ from costguard.guard.policy_evaluation import (
     find_spending_starts,
 )
 from costguard.guard.run_facts import GuardRun, StartHistory, StopFacts
-from costguard.guard.signals import SAMPLE_LOOKBACK, SampleColumns
+from costguard.guard.signals import HUNG, SAMPLE_LOOKBACK, SampleColumns
 from costguard.metering.spending import LiveResource
 from costguard.services.guarding.guard_inputs import PollResults
 from costguard.services.guarding.status import load_budget_statuses
@@ -372,6 +372,11 @@ def decode_owner(intent: Intent) -> str | None:
     """Return whose machine it was when the act was planned; None: the evidence does not say."""
     owner = json.loads(intent.evidence or "{}").get("owner")
     return owner if isinstance(owner, str) else None
+
+
+def is_of_hang(deed: Intent) -> bool:
+    """Return whether the act was planned because the machine hung."""
+    return bool(json.loads(deed.evidence or "{}").get("state") == HUNG)
 
 
 def encode_price(rate: Rate | None) -> dict[str, object]:

@@ -62,7 +62,7 @@ from costguard.services.guarding.act.send_action import (
     send_action,
     settle_action,
 )
-from costguard.services.guarding.guard_snapshot import decode_owner, encode_evidence
+from costguard.services.guarding.guard_snapshot import decode_owner, encode_evidence, is_of_hang
 from costguard.system.clock import Clock
 from costguard.system.tracing import trace_span
 from costguard.values.resource import Incarnation, ResourceKey
@@ -411,6 +411,7 @@ class ActionExecutor:
             lags=self.sight.lags,
             now=now,
             also=self.measures,
+            hung=isinstance(deed, Intent) and is_of_hang(deed),
         )
 
 

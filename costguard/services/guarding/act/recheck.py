@@ -45,10 +45,12 @@ def recheck_activity(
     lags: Mapping[str, timedelta],
     now: datetime,
     also: Sequence[UtilizationSource] = (),
+    hung: bool = False,
 ) -> str:
     """Explain why `observation` or one of the `others` of its `group` may be active; "" if all are certainly inactive.
 
     `lags`: as in GuardSnapshot. `also`: sources that measure machines of any provider; each of their samples counts.
+    `hung`: the act is on a hang.
     """
     late = {one.key: lags.get(one.key.provider, timedelta()) for one in (observation, *others)}
     samples, broken = _measure_now(
@@ -56,7 +58,7 @@ def recheck_activity(
     )
     for one in (observation, *others):
         of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
-        reason = broken.get(one.key, "") or _recheck_machine(one, of, interval, late[one.key], now)
+        reason = broken.get(one.key, "") or _recheck_machine(one, of, interval, late[one.key], now, hung=hung)
         if reason and one is observation:
             return f"it {reason}"
         if reason:
@@ -65,11 +67,11 @@ def recheck_activity(
 
 
 def _recheck_machine(
-    observation: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime
+    observation: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime, *, hung: bool
 ) -> str:
     if not samples:
         return "is not measured now"
-    working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), observation, lag=lag)
+    working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), observation, lag=lag, hung=hung)
     return f"is active: {working}" if working else ""
 
 
