@@ -64,5 +64,5 @@ def test_the_clouds_are_asked_at_most_once_a_minute(monkeypatch: pytest.MonkeyPa
 def test_it_needs_a_terminal_and_tables_and_knows_its_flags(costguard: Command) -> None:
     costguard("status", "--watch").says("--watch", "needs a terminal")
     costguard("status", "--watch", "--json").says("--watch", "draws tables")
-    costguard("status", "--watch", "--strict").says("--strict", "has none")
+    costguard("status", "--watch", "--strict").says("--strict", "--watch does not have")
     costguard("status", "--every", "5s").says("--every", "add --watch")
