@@ -20,7 +20,7 @@ WEAK_SIGNALS = ((GPU_UTIL,), (CPU_CORES, CPU_UTIL), (NETWORK,), (DISK,), (PCIE,)
 WEAK_SIGNAL_NAMES = frozenset(name for group in WEAK_SIGNALS for name in group)
 SHARE_MIN, SHARE_MAX, WORK_MIN = 0.4, 0.8, 1.1
 """A signal below 0.4 of its threshold is noise and adds nothing; one adds at most 0.8, so that work takes two."""
-SMOOTHED_OVER = 10
+SMOOTHED_OVER = 5
 """Samples that are averaged, so that what runs once in a while on a machine at rest does not count."""
 COMBINED = SignalKind(family="", told="weak signals together", unit=" of what is work")
 
@@ -33,7 +33,7 @@ def summarize_weak_signals(
     `thresholds`: the value above which each signal is work by itself. `since`: when work by a single signal ended.
     """
     series = combine_weak_signals(lines, thresholds, since)
-    return None if series is None else summarize_signal(series, window._replace(start=since), WORK_MIN)
+    return None if series is None else summarize_signal(series, window, WORK_MIN)
 
 
 def combine_weak_signals(
@@ -62,7 +62,10 @@ def _limit_share(value: float, threshold: float) -> float:
 
 
 def _smooth(values: Sequence[float]) -> list[float]:
-    """Return each value, or the mean of the samples up to it if that is lower: a peak rises slowly and ends at once."""
+    """Return each value, or the mean of the last samples up to it if that is lower: work begins slowly and ends at once.
+
+    Samples before the first count as 0.
+    """
     totals = [0.0, *accumulate(values)]
-    means = ((totals[k + 1] - totals[max(0, k + 1 - SMOOTHED_OVER)]) / min(k + 1, SMOOTHED_OVER) for k in range(len(values)))
+    means = ((totals[k + 1] - totals[max(0, k + 1 - SMOOTHED_OVER)]) / SMOOTHED_OVER for k in range(len(values)))
     return [min(value, mean) for value, mean in zip(values, means, strict=True)]
