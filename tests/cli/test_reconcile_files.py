@@ -239,7 +239,7 @@ BAD: Mapping[str, tuple[bytes | str, tuple[str, ...]]] = {
     "empty": (b"", ("bill.csv: is empty",)),
     "blank": ("\n\n  \n", ("only blank lines",)),
     "header only": (text([row()]).splitlines()[0] + "\n", ("has a header and no rows",)),
-    "no header": ("hello\nworld\n", ("line 1: the header of the table has empty or repeated names",)),
+    "no header": ("hello\nworld\n", ("line 1: the header of the table has fewer than two columns, or a name twice",)),
     "another table": ("a,b\n1,2\n", ("is not a bill that can be read: it has a, b", "FOCUS")),
     "no period": (without("ChargePeriodStart"), ("lacks the columns ChargePeriodStart",)),
     "no cost": (
