@@ -207,8 +207,8 @@ def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow, id
     if agent is None or agent.ats[-1] < recent or power is None or power.ats[-1] < recent:
         return ""
     least = IDLE_POWER_SHARE_MIN * limit.values[-1] if limit is not None else 1.0
-    before = memory.values[bisect_left(memory.ats, idle_since - view.length) :]
-    return RELEASED if max(before) >= MEMORY_HELD_MIN and power.values[-1] > least else ""
+    recent_values = memory.values[bisect_left(memory.ats, idle_since - view.length) :]
+    return RELEASED if max(recent_values) >= MEMORY_HELD_MIN and power.values[-1] > least else ""
 
 
 def _find_unused_start(tracks: Sequence[SignalSummary], view: ActivityWindow) -> int | None:
