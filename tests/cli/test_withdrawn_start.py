@@ -70,6 +70,7 @@ def test_a_stop_withdraws_a_start_that_waits_and_a_look_proves_it(
     assert costguard("start", machine, "--yes").code == 0, "nothing is left open"
 
 
+@pytest.mark.proof  # the client of Vast keeps a pace
 def test_a_withdrawal_that_vast_ignores_is_not_told_as_done(
     costguard: Command, waiting: tuple[VastRig, str, Intents], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_withdrawal_that_vast_ignores_is_not_told_as_done(
     assert {one.act for one in load() if one.state not in (DONE, FAILED)} == {START, STOP}
 
 
+@pytest.mark.proof  # the client of Vast keeps a pace
 def test_a_machine_that_starts_while_the_person_reads_is_not_stopped(
     waiting: tuple[VastRig, str, Intents], tmp_path: Path
 ) -> None:
