@@ -58,6 +58,7 @@ from costguard.guard.signals import (
     SampleColumns,
     build_columns,
     estimate_sample_interval,
+    find_sample_bounds,
     select_counted_series,
 )
 from costguard.metering.observation import Handling, Observation, identify_incarnation
@@ -278,13 +279,15 @@ class ResourceContext:
         """Return its activity as `policy` requires it.
 
         If the resource by itself is idle, belongs to a group and is not judged alone, the activity of the group applies.
-        Without a group that of the machines launched with it does, while a process holds its GPU memory.
+        Without a group that of the machines launched with it does, if it worked before and a process holds its GPU memory.
         """
         own = self.classify_alone(policy)
         if own.state != IDLE or (policy is not None and policy.alone):
             return own
         if self.group is None:
-            if own.gpu_memory != HELD or self.launch is None:
+            bounds = find_sample_bounds(self.columns)
+            has_worked = own.since is not None and bounds is not None and own.since > bounds[0]
+            if own.gpu_memory != HELD or self.launch is None or not has_worked:
                 return own
             mates = (mate for mate in self.launch.list_active(policy) if is_launched_with(mate[0], self.live.observation))
             return apply_launch_activity(own, mates, self.sight.now)
