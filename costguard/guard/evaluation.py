@@ -41,6 +41,7 @@ from costguard.guard.limits import (
     count_fleet,
     drop_explained_turns,
     find_quarantined_scopes,
+    select_cheap_ends,
     update_breaker,
 )
 from costguard.guard.overrides import (
@@ -75,7 +76,6 @@ from costguard.guard.policy_evaluation import (
     FactInputs,
     add_cost_facts,
     build_facts,
-    compute_burn_rate,
     evaluate_policy,
     find_tightest_budget,
 )
@@ -85,7 +85,7 @@ from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_star
 from costguard.guard.signals import ACTIVE, IDLE, RELEASED, UNKNOWN, Activity, find_sample_bounds
 from costguard.guard.timed_stops import TIMED_STOP, advance_timed_stop, list_timed_verdicts
 from costguard.metering.spending import LiveResource
-from costguard.values.money import NANO, Money
+from costguard.values.money import Money
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey
 
 NO_ADMIN_ROUTE = (
@@ -279,23 +279,10 @@ def _find_turns(
                 continue
             groups.add(name)
         turns[context.key] = at
-    ended = _find_cheap_ends(turns, contexts, works)
+    ended_machines = [one.live for one in contexts if one.key in turns and works[one.key].gpu_memory == RELEASED]
+    ended = select_cheap_ends(ended_machines, contexts[0].sight.now) if ended_machines else frozenset()
     activated = [at for context in contexts if (at := _find_activation(context)) is not None] if ended else []
     return drop_explained_turns(turns, ended, activated, window)
-
-
-ENDS_USD_PER_HOUR_MAX = 50
-"""Dollars an hour of machines that may end together without the breaker: the most that a wrong measurement puts at risk."""
-
-
-def _find_cheap_ends(
-    turns: Mapping[ResourceKey, datetime], contexts: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity]
-) -> set[ResourceKey]:
-    """Return the machines in `turns` whose process ended, if they cost little together; an unknown price is not little."""
-    ended = [one for one in contexts if one.key in turns and works[one.key].gpu_memory == RELEASED]
-    rates = [compute_burn_rate(one.live, one.sight.now) for one in ended]
-    nano = sum(rate.nano_per_hour for rate in rates if rate is not None)
-    return {one.key for one in ended} if None not in rates and nano <= ENDS_USD_PER_HOUR_MAX * NANO else set()
 
 
 def _find_activation(context: ResourceContext) -> datetime | None:

@@ -15,7 +15,9 @@ from fractions import Fraction
 
 from costguard.guard.action_intents import Intent
 from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, NEVER, TERMINATE, Policy, Proposal, Rails
+from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.metering.spending import LiveResource
+from costguard.values.money import NANO
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey, ScopeKey
 
 TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
@@ -227,6 +229,17 @@ def update_breaker(
     if now - since >= rails.breaker_recovery:
         return replace(breaker, closed_at=now)
     return replace(breaker, recovering_since=since)
+
+
+ENDS_USD_PER_HOUR_MAX = 50
+"""Dollars an hour of machines that may end together without the breaker: the most that a wrong measurement puts at risk."""
+
+
+def select_cheap_ends(ended: Iterable[LiveResource], now: datetime) -> frozenset[ResourceKey]:
+    """Return the machines whose process `ended` if they cost little together, else none; an unknown price is not little."""
+    rates = {one.observation.key: compute_burn_rate(one, now) for one in ended}
+    nano = sum(rate.nano_per_hour for rate in rates.values() if rate is not None)
+    return frozenset(rates) if None not in rates.values() and nano <= ENDS_USD_PER_HOUR_MAX * NANO else frozenset()
 
 
 def drop_explained_turns(

@@ -12,7 +12,7 @@ import pytest
 from costguard.guard.action_plan import build_action_plan
 from costguard.guard.activity import classify_activity, probe_activity
 from costguard.guard.grouping import apply_launch_activity, find_launch, is_launched_with
-from costguard.guard.limits import drop_explained_turns
+from costguard.guard.limits import drop_explained_turns, select_cheap_ends
 from costguard.guard.policy import HOLDS, STOP
 from costguard.guard.signals import ACTIVE, HELD, HUNG, IDLE, RELEASED, UNKNOWN, Activity
 from costguard.metering.observation import Price
@@ -31,7 +31,7 @@ from costguard.values.sample import (
     STEP,
     Sample,
 )
-from tests.books import NOW
+from tests.books import NOW, live
 from tests.guard.cases import STOPS, around, case, idle, machine, policy
 from tests.guard.traces import MINUTE, START, sample
 from tests.guard.traces import machine as observe
@@ -91,6 +91,12 @@ def key(number: int) -> ResourceKey:
 def test_ends_that_are_explained_are_no_mass_change(ended: range, activated: list[datetime], counted: int) -> None:
     turned = {key(n): NOW + n * MINUTE for n in range(6)}
     assert len(drop_explained_turns(turned, [key(n) for n in ended], activated, TEN_MINUTES)) == counted
+
+
+@pytest.mark.parametrize(("nano", "cheap"), [(3_900_000_000, 6), (32_770_000_000, 0), (None, 0)])
+def test_ends_count_where_they_cost_much(nano: int | None, cheap: int) -> None:
+    machines = [machine(f"i-{n}", nano) if nano else live(f"i-{n}") for n in range(6)]
+    assert len(select_cheap_ends(machines, NOW)) == cheap
 
 
 HANG: dict[str, Value] = {GPU_UTIL: 100, GPU_POWER_LIMIT: 700, CPU_CORES: 8, NETWORK: 900, AGENT_ALIVE: 1}
