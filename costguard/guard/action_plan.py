@@ -24,7 +24,6 @@ from costguard.guard.policy import (
     HOOK,
     IDLE_RULE,
     OBSERVE,
-    PERSON_RULE,
     RECORD,
     SCALE,
     START,
@@ -354,8 +353,8 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
     if (step.do == TERMINATE or loses) and not (verdict.policy.allow_irreversible or step.do in case.approved):
         yield "irreversible", f"it would permanently lose {', '.join(loses) or 'itself'}"
-    by_person = verdict.policy.rule in (TIMED_RULE, PERSON_RULE)  # who was shown that it saves nothing
-    if (paid := explain_no_saving(observation)) and not by_person and step.do not in case.approved:
+    shown = verdict.policy.rule == TIMED_RULE or step.do in case.approved  # a person was shown that it saves nothing
+    if (paid := explain_no_saving(observation)) and not shown:
         yield "saves_nothing", f"an act on it would save nothing: {paid}"
 
 

@@ -15,13 +15,14 @@ from datetime import datetime, timedelta
 
 from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow, build_window
 from costguard.guard.signal_summary import (
+    IDLE_POWER_SHARE_MIN,
     Classification,
     SignalSummary,
     compute_power_threshold,
     detect_hang,
-    find_hang_power,
     format_clock,
     format_minutes,
+    looks_hung,
     summarize_signal,
 )
 from costguard.guard.signals import (
@@ -84,9 +85,7 @@ CAP_WITHOUT_DUTY = 0.8
 CAP_PROCESSOR_ALONE, CAP_PROCESSOR_AND_IO = 0.5, 0.55
 """Without GPU duty and agent: a process that waits for its GPU without spinning uses no core (AWS and GCP without an agent)."""
 LARGE_GPU_COUNT = 4
-IDLE_POWER_SHARE_MIN = 0.01
-"""Of its power limit: no GPU that is on draws less (RTX 4090 idle: 0.02, H100: 0.1), so less is an error of measurement."""
-UNUSED_BESIDE = frozenset((CPU, QUEUE, AGENT))
+UNUSED_BESIDE = frozenset((CPU, QUEUE))
 """What keeps a machine active without a sign that its job gets on: a spinning loop, jobs that never start."""
 REASONS_SHOWN = 3
 
@@ -237,23 +236,23 @@ def probe_activity(
     """Explain why the machine works right now, or "": a single busy sample in the last two polls is enough.
 
     Used just before an action, so it is stricter than `classify_activity`. `lag`: delay of the provider's newest sample; the
-    two polls are shifted back by it. `hung`: the act is on a hang, which keeps GPUs and cores busy: power above that of a hang,
-    progress, input, output and a queue show work.
+    two polls are shifted back by it. `hung`: the act is on a hang, which keeps GPUs and cores busy: it must still be measured,
+    and progress, input, output and a queue show work.
     """
     now_us, poll_us = to_micros(now), poll // MICROSECOND
     recent = now_us - lag // MICROSECOND - 2 * poll_us
     lines, _ = build_series(build_columns(samples), to_micros(now - SAMPLE_LOOKBACK), now_us)
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else 0
     view = ActivityWindow(recent, recent, now_us, 2 * poll_us, poll_us, 2, now_us)
+    if hung and not looks_hung(lines, recent, limit or None, observation.gpu_count if observation else 1):
+        return "the hang is over, or is not measured now"
     for line in lines.values():
         kind = line.kind
         if line.ats[-1] < recent or kind.reading in (LIMIT, PRESENCE) or kind.family == AGENT:
             continue
         above = _find_busy_threshold(observation, line, view, limit or None)
-        if hung and kind.family in (DUTY, CPU):
+        if hung and kind.family in (DUTY, POWER, CPU):
             continue
-        if hung and kind.family == POWER:
-            above = find_hang_power(line.signal, limit, observation) or None
         latest = [v for at, v in zip(line.ats, line.values, strict=True) if at >= recent]
         if kind.reading == AGE and min(latest) < INPUT_COUNTS_FOR.total_seconds():
             return f"keyboard input {max(0.0, min(latest)) / 60:.0f} min ago"

@@ -202,6 +202,8 @@ HANG_MIN_US = 600 * SECOND_US
 HANG_BLIND_US, HANG_BLIND_CONFIDENCE = 3 * 3600 * SECOND_US, 0.6
 """Where no progress is measured: how long it must look so, and how sure that is."""
 HANG_DUTY_MIN = 95
+IDLE_POWER_SHARE_MIN = 0.01
+"""Of its power limit: no GPU that is on draws less (RTX 4090 idle: 0.02, H100: 0.1), so less is an error of measurement."""
 SPIN_SHARE, SPIN_FLAT_SHARE, FLAT_SHARE, FLAT_SAMPLES_MIN = 0.2, 0.05, 0.015, 5
 """Where no progress is measured, a hang is told early if power is as even as that of kernels that spin.
 
@@ -229,20 +231,21 @@ def detect_hang(
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else limit
     if not limit:
         return None
-    low_watts = find_hang_power(power.signal, limit, observation)
+    total_limit = _find_total_limit(power, limit, observation.gpu_count)
     others = [one for one in tracks if one.kind.family in (PROGRESS, IO)]
-    expected = any(one.busy for one in tracks if one.kind.family in (QUEUE, PEOPLE))
+    has_demand = any(one.busy for one in tracks if one.kind.family in (QUEUE, PEOPLE))
     stale = any(view.newest - line.ats[-1] > 2 * view.poll for line in (duty, power, *(one.line for one in others)))
     if stale or any(one.busy for one in others if one.kind.family == IO):
         return None
     turns = [
         _find_run_start(duty, HANG_DUTY_MIN, below=True, poll=view.poll),
-        _find_run_start(power, low_watts, below=False, poll=view.poll),
+        _find_run_start(power, LOW_SHARE * total_limit, below=False, poll=view.poll),
+        _find_run_start(power, IDLE_POWER_SHARE_MIN * total_limit, below=True, poll=view.poll),
     ]
     turns += [one.until for one in others if one.until is not None]
     turns += [one.line.ats[0] for one in progress if one.until is None]
     turn = max(turns)
-    flat = not (progress or expected) and _is_flat(power, turn, low_watts / LOW_SHARE, observation.gpu_count)
+    flat = not (progress or has_demand) and _is_flat(power, turn, total_limit, observation.gpu_count)
     if view.now - turn < (min(HANG_MIN_US, view.length) if progress or flat else HANG_BLIND_US):
         return None
     busy = f"GPU duty at least {HANG_DUTY_MIN} %, and power at most {LOW_SHARE:.0%} of its limit since {format_clock(turn)}"
@@ -262,10 +265,23 @@ def _is_flat(power: SignalSeries, turn: int, limit: float, gpus: float) -> bool:
     return (spins or gpus > 1) and max(values) - min(values) <= even * limit
 
 
-def find_hang_power(signal: str, limit: float, observation: Observation | None) -> float:
-    """Return the most watts that `signal` shows in a hang; `limit`: of one GPU."""
-    gpus = max(1.0, observation.gpu_count) if signal == GPU_POWER and observation is not None else 1
-    return LOW_SHARE * limit * gpus
+def looks_hung(lines: Mapping[str, SignalSeries], recent: int, limit: float | None, gpus: float) -> bool:
+    """Return whether every sample since `recent` is that of a hang; False if duty, power or `limit` is not measured.
+
+    `limit`: watts of one GPU; None: unknown.
+    """
+    duty, power = lines.get(GPU_UTIL), lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER)
+    if duty is None or power is None or limit is None or min(duty.ats[-1], power.ats[-1]) < recent:
+        return False
+    total_limit = _find_total_limit(power, limit, gpus)
+    duties, watts = (line.values[bisect_left(line.ats, recent) :] for line in (duty, power))
+    least, most = IDLE_POWER_SHARE_MIN * total_limit, LOW_SHARE * total_limit
+    return min(duties) >= HANG_DUTY_MIN and least <= min(watts) and max(watts) < most
+
+
+def _find_total_limit(power: SignalSeries, limit: float, gpus: float) -> float:
+    """Return the watts that all GPUs in `power` may draw; `limit`: of one GPU."""
+    return limit * (max(1.0, gpus) if power.signal == GPU_POWER else 1)
 
 
 def _find_run_start(line: SignalSeries, bar: float, *, below: bool, poll: int) -> int:

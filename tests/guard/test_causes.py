@@ -140,6 +140,18 @@ def test_the_last_look_at_a_hang_ignores_what_a_hang_keeps_busy() -> None:
     signs: dict[str, Value] = {STEP: lambda m: m, NETWORK: 5e6, GPU_POWER_BUSIEST: 400, QUEUE_JOBS: 1}
     for signal, value in signs.items():
         assert probe({**hang, signal: value}), signal
+    over = "the hang is over, or is not measured now"
+    for signal in (GPU_UTIL, GPU_POWER_BUSIEST, GPU_POWER_LIMIT):  # missing, and zero
+        assert probe({name: value for name, value in hang.items() if name != signal}) == over, signal
+        assert probe({**hang, signal: 0}) == over, signal
+    assert probe({}) == over
+    stale = [one for name in (GPU_UTIL, GPU_POWER_BUSIEST) for one in [sample(name, m, 100) for m in range(12)]]
+    assert probe_activity(stale, START + 15 * MINUTE, MINUTE, observe(8), hung=True) == over
+
+
+@pytest.mark.parametrize("watts", [0, lambda m: 0 if m == 40 else 80])
+def test_zero_watts_are_no_hang(watts: Value) -> None:
+    assert judge({**HANG, GPU_POWER_BUSIEST: watts, STEP: 7}, 42).state == ACTIVE
 
 
 def test_memory_that_was_freed_long_before_is_no_end_of_now() -> None:
