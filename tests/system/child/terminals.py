@@ -36,7 +36,8 @@ class Screen:
         until = time.monotonic() + PATIENCE_S
         while self.seen.count(wanted) < times:
             assert time.monotonic() < until, (wanted, self.seen)
-            self._read()
+            ended = self.process.poll() is not None
+            assert self._read() or not ended, (wanted, self.seen)
         return self.seen
 
     def resize(self, rows: int, columns: int) -> None:
@@ -52,10 +53,13 @@ class Screen:
         self._read()
         return self.process.returncode if self.process.returncode >= 0 else 128 - self.process.returncode
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Return whether anything came."""
         if self.master >= 0 and select.select([self.master], [], [], 0.05)[0]:
             with suppress(OSError):
-                self.seen += os.read(self.master, 65536)
+                self.seen += (came := os.read(self.master, 65536))
+                return bool(came)
+        return False
 
     def hang_up(self) -> None:
         """The window is closed."""
