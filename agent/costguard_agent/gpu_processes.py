@@ -1,4 +1,7 @@
-"""Cores used by the processes that hold a GPU and by all their descendants, including short-lived ones.
+"""Cores used by the processes that hold a GPU and all their descendants, including short-lived ones, and by busy others.
+
+A tokeniser with one thread, on a machine with 128 cores, holds no GPU and is 0.8 % of the processors, which looks like rest. So
+processes without a GPU count where those of one session (a shell, a service, and what it started) use more than half a core.
 
 The kernel adds the time of an ended child to its parent once the parent waits for it, so the time of a tree is computed from
 differences: what each member used since the last reading, plus what was added to a parent, less the part of that which was
@@ -24,15 +27,22 @@ INITIAL_NAMESPACE = "pid:[4026531836]"
 SHARE, HOLDERS_EVERY_S, KEPT_S = 0.001, 30.0, 120.0
 """Of a core, at most, for each of two ways through all processes; how long a value stands where one costs more than that."""
 DEVICE, CONTROL = "/dev/nvidia", ("/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-caps")
+SESSION_CORES_MIN = 0.5
+"""Of processes without a GPU: what is less may be daemons, of which a machine at rest has dozens."""
+KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of the kernel (include/linux/sched.h, 6.12), in the flags of /proc/PID/stat."""
 DAEMONS = frozenset((
     "costguard-agent", "cron", "dbus-daemon", "dcgm-exporter", "nv-hostengine", "nvidia-persiste", "rsyslogd", "sshd",
     "supervisord", "systemd", "systemd-journal", "systemd-logind", "tini", "dumb-init",
 ))  # fmt: skip
-"""Who runs beside every job, where it cannot be told who holds a GPU (the kernel cuts names to 15 characters)."""
+"""Who runs beside every job and does not count for it (the kernel cuts names to 15 characters)."""
 
 
 class ProcessTimes(NamedTuple):
-    """One process: seconds of its own (`own_s`) and of its ended children (`children_s`); `began`: ticks since boot."""
+    """One process: seconds of its own (`own_s`) and of its ended children (`children_s`); `began`: ticks since boot.
+
+    `session`: 0 if it began outside this container.
+    """
 
     pid: int
     parent: int
@@ -40,29 +50,31 @@ class ProcessTimes(NamedTuple):
     own_s: float
     children_s: float
     name: str = ""
+    session: int = 0
 
 
 Table = Mapping[int, ProcessTimes]
 
 
-def sum_used_s(old_table: Table, new_table: Table, members: Iterable[int], *, since_ticks: float) -> float:
-    """Return the processor seconds that `members` of `new_table` used since `old_table`, read at `since_ticks`; pure."""
-    member_pids = set(members)
-    total, added = 0.0, {}
-    for pid in member_pids & new_table.keys():
-        now, then = new_table[pid], old_table.get(pid)
+def compute_used_s(old_table: Table, new_table: Table, *, since_ticks: float) -> dict[int, float]:
+    """Return the processor seconds of each process of `new_table` since `old_table`, read at `since_ticks`; pure.
+
+    Those of an ended process count for its nearest living ancestor.
+    """
+    used, added = {}, {}
+    for pid, now in new_table.items():
+        then = old_table.get(pid)
         if then is not None and then.began == now.began:
-            total += max(0.0, now.own_s - then.own_s)
+            used[pid] = max(0.0, now.own_s - then.own_s)
             added[pid] = max(0.0, now.children_s - then.children_s)
         elif now.began >= since_ticks:
-            total += now.own_s
-            added[pid] = now.children_s
+            used[pid], added[pid] = now.own_s, now.children_s
     for process in old_table.values():
-        if process.pid in member_pids and not _is_same_process(process, new_table.get(process.pid)):
+        if not _is_same_process(process, new_table.get(process.pid)):
             heir = _find_heir(process, old_table, new_table)
             if heir in added:
                 added[heir] -= process.own_s + process.children_s
-    return total + sum(max(0.0, seconds) for seconds in added.values())
+    return {pid: seconds + max(0.0, added[pid]) for pid, seconds in used.items()}
 
 
 def find_descendants(table: Table, roots: Iterable[int]) -> set[int]:
@@ -80,8 +92,20 @@ def find_descendants(table: Table, roots: Iterable[int]) -> set[int]:
     return pids
 
 
+def sum_busy_sessions(table: Table, used: Mapping[int, float], over_s: float) -> float:
+    """Return the cores of those sessions whose processes in `used` took more than SESSION_CORES_MIN of `over_s` seconds; pure.
+
+    `used`: processor seconds by pid.
+    """
+    by_session: dict[int, float] = {}
+    for pid, seconds in used.items():
+        if table[pid].name not in DAEMONS:
+            by_session[table[pid].session] = by_session.get(table[pid].session, 0.0) + seconds
+    return sum(cores for cores in (seconds / over_s for seconds in by_session.values()) if cores > SESSION_CORES_MIN)
+
+
 class GpuProcessTrees:
-    """The trees of the processes that hold a GPU, measured repeatedly."""
+    """The trees of the processes that hold a GPU, and the sessions of those that hold none, measured repeatedly."""
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
@@ -96,7 +120,7 @@ class GpuProcessTrees:
         self.troubles: tuple[str, ...] = ()
 
     def look(self, at_s: float, pids: frozenset[int] | None, *, gpus: bool) -> float | None:
-        """Return the cores in use since the last call, `at_s` seconds after boot; None if unknown or without a GPU.
+        """Return the cores that jobs use since the last call, `at_s` seconds after boot; None if unknown or without a GPU.
 
         `pids`: holders by NVML, which uses the machine's pids; inside a container they are not usable.
         """
@@ -125,10 +149,11 @@ class GpuProcessTrees:
         inside = find_descendants(table, inside) - {os.getpid()}
         over_s = at_s - self._before_s
         if self._before_s >= 0 and over_s > 0:
-            seconds = sum_used_s(self._before, table, inside | self._members.keys(), since_ticks=self._before_s * self._tick)
-            self._cores = seconds / over_s
+            used = compute_used_s(self._before, table, since_ticks=self._before_s * self._tick)
+            others = sum_busy_sessions(table, {pid: used[pid] for pid in used.keys() - inside - {os.getpid()}}, over_s)
+            self._cores = sum(seconds for pid, seconds in used.items() if pid in inside) / over_s + others
         self._members = {pid: table[pid].began for pid in inside}
-        self._before, self._before_s = {pid: table[pid] for pid in inside}, at_s
+        self._before, self._before_s = table, at_s
 
     def _find_holders(self, now_s: float, table: Table) -> frozenset[int]:
         """Return the pids that have a GPU device open.
@@ -190,7 +215,7 @@ def _read_process(path: str, tick: int) -> ProcessTimes | None:
 
 
 def parse_stat(text: bytes, tick: int) -> ProcessTimes | None:
-    """Parse one line of /proc/PID/stat; None if it is malformed."""
+    """Parse one line of /proc/PID/stat; None if it is malformed, or a thread of the kernel."""
     opened, closed = text.find(b"("), text.rfind(b")")
     fields = text[closed + 2 :].split(None, 21)
     if opened < 1 or len(fields) < 20:  # noqa: PLR2004 - up to starttime
@@ -199,7 +224,9 @@ def parse_stat(text: bytes, tick: int) -> ProcessTimes | None:
         user, system, user_ended, system_ended = (int(field) for field in fields[11:15])
         name = text[opened + 1 : closed].decode("utf-8", "replace")
         own_s, children_s = (user + system) / tick, (user_ended + system_ended) / tick
-        return ProcessTimes(int(text[:opened]), int(fields[1]), int(fields[19]), own_s, children_s, name)
+        if int(fields[6]) & KERNEL_THREAD:
+            return None
+        return ProcessTimes(int(text[:opened]), int(fields[1]), int(fields[19]), own_s, children_s, name, int(fields[3]))
     except ValueError:
         return None
 

@@ -42,7 +42,7 @@ SIGNALS = {
     GPU_POWER_BUSIEST: "watts of the GPU that draws most",
     GPU_POWER_LIMIT: "watts that one GPU may draw",
     GPU_BUSY_COUNT: "how many GPUs ran a kernel",
-    CPU_CORES: "cores used by the processes that hold a GPU and by all they started: 0.5 is half a core",
+    CPU_CORES: "cores of the processes that hold a GPU and all they started, and of others that use more than half a core",
     PCIE: "bytes a second between main memory and all GPUs, both ways together",
     STEP: "a job's step counter: any change counts as progress",
     HEARTBEAT: "a job's last sign of progress (checkpoint, log, call), a counter or a Unix time: any change counts as progress",

@@ -13,9 +13,10 @@ from costguard_agent.gpu_processes import (
     DAEMONS,
     GpuProcessTrees,
     ProcessTimes,
+    compute_used_s,
     is_holding_gpu,
     parse_stat,
-    sum_used_s,
+    sum_busy_sessions,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,30 +35,36 @@ def process(pid: int, parent: int = 1, own_s: float = 0.0, children_s: float = 0
 def test_a_worker_that_ended_is_counted_once() -> None:
     before = table(process(10), process(11, 10, own_s=3))
     after = table(process(10, children_s=5))
-    assert sum_used_s(before, after, [10, 11], since_ticks=100) == 2
+    assert compute_used_s(before, after, since_ticks=100) == {10: 2}
 
 
 def test_workers_that_came_and_went_between_two_looks_count_through_their_parent() -> None:
-    assert sum_used_s(table(process(10)), table(process(10, children_s=7)), [10], since_ticks=100) == 7
+    assert compute_used_s(table(process(10)), table(process(10, children_s=7)), since_ticks=100) == {10: 7}
 
 
 def test_a_worker_and_its_own_worker_that_ended_together_count_once() -> None:
     before = table(process(10), process(11, 10, own_s=2, children_s=1), process(12, 11, own_s=4))
     after = table(process(10, children_s=2 + 1 + 4 + 0.5))
-    assert sum_used_s(before, after, [10, 11, 12], since_ticks=100) == 0.5
+    assert compute_used_s(before, after, since_ticks=100) == {10: 0.5}
 
 
 def test_who_began_since_counts_from_its_beginning() -> None:
-    assert sum_used_s({}, table(process(10, own_s=2, children_s=1, began=150)), [10], since_ticks=100) == 3
+    assert compute_used_s({}, table(process(10, own_s=2, children_s=1, began=150)), since_ticks=100) == {10: 3}
 
 
 def test_a_number_that_another_process_got_is_another_process() -> None:
-    assert sum_used_s(table(process(10, own_s=90)), table(process(10, own_s=1, began=150)), [10], since_ticks=100) == 1
+    after = table(process(10, own_s=1, began=150))
+    assert compute_used_s(table(process(10, own_s=90)), after, since_ticks=100) == {10: 1}
+
+
+def test_time_of_an_orphan_that_init_took_is_not_counted_again() -> None:
+    before = table(process(1), process(10), process(11, 10, own_s=4000))
+    assert compute_used_s(before, table(process(1, children_s=4001)), since_ticks=100) == {1: 1}
 
 
 def test_a_child_whose_time_nobody_took_makes_no_negative_time() -> None:
     before = table(process(10, own_s=1), process(11, 10, own_s=50))
-    assert sum_used_s(before, table(process(10, own_s=2)), [10, 11], since_ticks=100) == 1
+    assert compute_used_s(before, table(process(10, own_s=2)), since_ticks=100) == {10: 1}
 
 
 @given(
@@ -83,7 +90,7 @@ def test_whatever_a_tree_does_all_its_time_counts_once(deeds: list[tuple[int, in
             parent = living[one.parent]
             living[one.parent] = parent._replace(children_s=parent.children_s + one.own_s + one.children_s)
         if at in looks or at == len(deeds) - 1:
-            counted += sum_used_s(last, living, known, since_ticks=last_at + 0.5)
+            counted += sum(compute_used_s(last, living, since_ticks=last_at + 0.5).values())
             last, last_at = dict(living), clock
     assert counted == worked
 
@@ -92,9 +99,10 @@ def test_whatever_a_tree_does_all_its_time_counts_once(deeds: list[tuple[int, in
     ("line", "said"),
     [
         (
-            b"7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 250 50 100 25 20 0 1 0 12345 0 0 0",
-            ProcessTimes(7, 3, 12345, 3.0, 1.25, "a) b (c"),
+            b"7 (a) b (c) S 3 7 6 0 -1 4194560 1 2 3 4 250 50 100 25 20 0 1 0 12345 0 0 0",
+            ProcessTimes(7, 3, 12345, 3.0, 1.25, "a) b (c", 6),
         ),
+        (b"7 (kswapd0) S 2 0 0 0 -1 2623552 1 2 3 4 250 50 0 0 20 0 1 0 12 0 0 0", None),
         (b"7 (cut off", None),
         (b"", None),
         (b"7 (x) S 3", None),
@@ -145,10 +153,11 @@ class Proc:
         (root / "self" / "ns").mkdir(parents=True)
         (root / "self" / "ns" / "pid").symlink_to(namespace)
 
-    def add(self, pid: int, name: str, ticks: int, *files: str, parent: int = 1) -> None:
+    def add(self, pid: int, name: str, ticks: int, *files: str, parent: int = 1, session: int = 0) -> None:
         folder = self.root / str(pid)
         (folder / "fd").mkdir(parents=True, exist_ok=True)
-        (folder / "stat").write_text(f"{pid} ({name}) S {parent} 0 0 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {pid} 0 0 0")
+        leader = session or pid
+        (folder / "stat").write_text(f"{pid} ({name}) S {parent} 0 {leader} 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {pid} 0 0 0")
         for number, file in enumerate(files):
             (folder / "fd" / str(number)).unlink(missing_ok=True)
             (folder / "fd" / str(number)).symlink_to(file)
@@ -174,6 +183,36 @@ def test_who_holds_no_gpu_uses_no_core_of_one(tmp_path: Path) -> None:
     found.look(100.0, None, gpus=True)
     assert found.look(110.0, None, gpus=True) == 0.0
     assert found.look(120.0, None, gpus=False) is None, "no GPU, no such signal"
+
+
+@pytest.mark.parametrize(
+    ("cores", "counted"),
+    [
+        ({(30, 30): 1.0}, 1.0),
+        ({(30, 30): 0.2, (31, 30): 0.2, (32, 30): 0.2}, 0.6),
+        ({(30, 30): 0.4, (31, 31): 0.4, (32, 32): 0.4}, 0.0),
+        ({(30, 30): 0.3, (31, 31): 2.0}, 2.0),
+    ],
+    ids=["one busy core", "a session's processes together", "daemons that each use little", "one session of two"],
+)
+def test_processes_without_a_gpu_count_where_a_session_uses_more_than_half_a_core(
+    cores: dict[tuple[int, int], float], counted: float
+) -> None:
+    now = table(*(process(pid)._replace(session=session) for pid, session in cores))
+    found = sum_busy_sessions(now, {pid: 10 * used for (pid, _), used in cores.items()}, 10.0)
+    assert found == pytest.approx(counted)
+
+
+def test_a_tokeniser_without_a_gpu_is_seen_beside_a_holder_at_rest_and_a_busy_daemon_is_not(tmp_path: Path) -> None:
+    proc = Proc(tmp_path, "pid:[4026531836]")
+    found = GpuProcessTrees(tmp_path)
+    for at, ticks in ((100.0, 0), (110.0, 10 * TICK)):
+        proc.add(20, "python", 0)
+        proc.add(30, "bash", 0)
+        proc.add(31, "tokenise", ticks, parent=30, session=30)
+        proc.add(40, "dcgm-exporter", ticks)
+        cores = found.look(at, frozenset([20]), gpus=True)
+    assert (cores, found.members) == (1.0, (20,))
 
 
 def test_who_may_not_be_asked_counts_unless_it_runs_beside_every_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
