@@ -68,6 +68,7 @@ SIGNALS = (
     "network_bytes_s",
     "disk_bytes_s",
     "pcie_bytes_s",
+    "sm_active",
     "step",
     "heartbeat",
     "queue_jobs",

@@ -46,6 +46,7 @@ from costguard.values.sample import (
     NETWORK,
     PCIE,
     QUEUE_JOBS,
+    SM_ACTIVE,
     STEP,
 )
 from costguard.values.text_format import encode_plain
@@ -76,6 +77,7 @@ SIGNAL_BOUNDS: Mapping[str, tuple[float, float]] = {
     NETWORK: _RATE,
     DISK: _RATE,
     PCIE: _RATE,
+    SM_ACTIVE: _PERCENT,
     STEP: (-LARGEST_SAMPLE, LARGEST_SAMPLE),
     HEARTBEAT: (-LARGEST_SAMPLE, LARGEST_SAMPLE),
     QUEUE_JOBS: (0.0, 1e9),

@@ -16,6 +16,7 @@ from costguard.guard.action_intents import CONFIRM_WITHIN, DONE, DOUBTFUL_STATES
 from costguard.guard.activity import classify_activity
 from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.escalation import Hook, HookRun
+from costguard.guard.facts import select_utilization
 from costguard.guard.grouping import (
     GroupActivity,
     GroupKey,
@@ -61,6 +62,7 @@ from costguard.guard.signals import (
     find_sample_bounds,
     select_counted_series,
 )
+from costguard.guard.utilization import measure_share
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
@@ -160,7 +162,8 @@ class ResourceContext:
     """The evaluation context of one resource in the run over `sight`, shared by all policies.
 
     `policies`: those that apply to it. `evidence_from`: what was measured before it no longer counts; None: all counts.
-    `own_start`: a schedule, not a person, started this run of it. `works`: its own activities so far, by what was asked.
+    `own_start`: a schedule, not a person, started this run of it. `works`: its own activities so far, by what was asked;
+    `shares`: its utilisation so far, by name, None where it is not measured.
     `launch`: running machines without a group that may have been launched with it, itself among them.
     """
 
@@ -182,6 +185,7 @@ class ResourceContext:
     policies: tuple[Policy, ...]
     own_start: bool
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
+    shares: dict[str, float | None] = field(default_factory=dict)
     group: ResourceGroup | None = field(default=None, repr=False)
     launch: Launch | None = field(default=None, repr=False)
 
@@ -292,6 +296,26 @@ class ResourceContext:
             mates = (mate for mate in self.launch.list_active(policy) if is_launched_with(mate[0], self.live.observation))
             return apply_launch_activity(own, mates, self.sight.now)
         return apply_group_activity(own, self.group.classify(policy), self.live.observation.gpu_count)
+
+    def measure_shares(self, names: Iterable[str]) -> dict[str, float]:
+        """Return its utilisation by name (`gpu_util.mean("2h")`), without what is not measured; computed once for all policies.
+
+        A machine that does not run has none.
+        """
+        observation = self.live.observation
+        running = observation.kind == INSTANCE and observation.state == RUNNING
+        for name in select_utilization(names) if running else ():
+            if name not in self.shares:
+                self.shares[name] = measure_share(
+                    name,
+                    self.columns,
+                    since=self._counted[0],
+                    now=self.sight.now,
+                    interval=self.sample_interval,
+                    lag=self.lag,
+                    gpus=float(observation.gpu_count),
+                )
+        return {name: share for name, share in self.shares.items() if share is not None}
 
     def classify_alone(self, policy: Policy | None) -> Activity:
         """Return its own activity, independent of its group; computed once for policies with the same window and needs."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.guard.alerts.alert import NoticeDelivery
+from costguard.guard.facts import ACTIVITY_FACTS
 from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
@@ -39,7 +40,7 @@ from costguard.guard.policy import (
     PolicyStep,
     Verdict,
 )
-from costguard.guard.policy_evaluation import ACTIVITY_FACTS, compute_notice_length
+from costguard.guard.policy_evaluation import compute_notice_length
 from costguard.values.checks import require, require_one_of
 from costguard.values.resource import Incarnation, is_same_life
 

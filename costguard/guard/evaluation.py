@@ -34,6 +34,7 @@ from costguard.guard.cap_forecast import (
 )
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts
 from costguard.guard.escalation import NO_HOOKS, advance_escalation, summarize_hook_runs
+from costguard.guard.facts import select_utilization
 from costguard.guard.limits import (
     NO_HEADROOM,
     Breaker,
@@ -360,6 +361,8 @@ def _collect_inputs(context: ResourceContext, policy: Policy) -> FactInputs:
         inputs = replace(inputs, budget=find_tightest_budget(snapshot.standings, attribution))
     if not LOOKED_UP_FACTS.isdisjoint(names):
         inputs = add_cost_facts(inputs, context.live, snapshot.asked, snapshot.now)
+    if select_utilization(names):
+        inputs = replace(inputs, shares=context.measure_shares(names))
     if "group_state" in names and context.group is not None:
         group = context.group.classify(policy)
         inputs = replace(inputs, group_state=group.state if group else "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
 
 TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", "duration", "money", "rate", "labels"
 
@@ -30,6 +33,10 @@ FACTS: Mapping[str, FactSpec] = _index_facts(
     ("confidence", NUMBER, "confidence of the activity, 0 to 1"),
     ("time_in_state", DURATION, "time in this activity"),
     ("wasted_share", NUMBER, "share of its GPUs that are idle while it is active, 0 to 1"),
+    ("gpu_util", NUMBER, "time in which a kernel ran on its busiest GPU, 0 to 1; missing unless a sample is recent"),
+    ("gpu_mem", NUMBER, "memory held on its fullest GPU, 0 to 1; missing unless a sample is recent"),
+    ("sm_active", NUMBER, "share of multiprocessors at work on its busiest GPU, 0 to 1; missing unless DCGM measures it"),
+    ("power_share", NUMBER, "power of its GPUs by their limit, 0 to 1; missing unless both are measured"),
     ("group", TEXT, "its group, the value of its group label (a cluster, a job array); empty without one"),
     ("group_state", TEXT, "activity of that group; its own activity without a group"),
     ("power", TEXT, "state at the provider: running, stopped, starting, ..."),
@@ -67,3 +74,47 @@ FACTS: Mapping[str, FactSpec] = _index_facts(
     ("price_age", DURATION, "age of its price, since its date or last listing; missing if undated"),
     ("runway", DURATION, "time until its account's prepaid balance is spent; missing if unknown"),
 )
+
+
+ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
+"""Facts that depend on the activity."""
+UTILIZATION_FACTS = ("gpu_util", "gpu_mem", "sm_active", "power_share")
+"""Facts with a mean over a window: `gpu_util.mean("2h")`. They are measured, and say nothing of whether it is idle."""
+MEAN_LEAST, MEAN_MOST = timedelta(minutes=5), timedelta(hours=48)
+"""The windows of means: a few samples at least, and no longer than single samples are kept (`SAMPLE_LOOKBACK`)."""
+MEAN_PATTERN = re.compile(r'(\w+)\.mean\("(\d+)([hms])"\)')
+MEAN_UNITS = {"h": 3600, "m": 60, "s": 1}
+
+
+def name_mean(fact: str, window: timedelta) -> str:
+    """Return the name of the mean of `fact` over `window` of whole seconds, in its largest unit: `gpu_util.mean("90m")`."""
+    seconds = int(window.total_seconds())
+    unit = next(unit for unit, size in MEAN_UNITS.items() if seconds % size == 0)
+    return f'{fact}.mean("{seconds // MEAN_UNITS[unit]}{unit}")'
+
+
+@lru_cache(maxsize=1000)
+def split_mean(name: str) -> tuple[str, timedelta | None]:
+    """Return the fact and the window of a name that `name_mean` made; (`name`, None) for any other."""
+    match = MEAN_PATTERN.fullmatch(name)
+    return (match[1], timedelta(seconds=int(match[2]) * MEAN_UNITS[match[3]])) if match else (name, None)
+
+
+def find_fact(name: str) -> FactSpec | None:
+    """Return the fact `name`, also a mean; None: there is none of that name."""
+    fact, window = split_mean(name)
+    spec = FACTS.get(fact)
+    if spec is None or window is None:
+        return spec
+    about = f"the mean of {fact} over this time; missing unless samples cover half of it"
+    return FactSpec(name=name, kind=NUMBER, told=about) if fact in UTILIZATION_FACTS else None
+
+
+def select_utilization(names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `names` that are of UTILIZATION_FACTS or means of them, sorted."""
+    return tuple(sorted(name for name in names if split_mean(name)[0] in UTILIZATION_FACTS))
+
+
+def select_measured(names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `names` that rest on samples: the activity and the utilisation, sorted."""
+    return tuple(sorted(name for name in names if name in ACTIVITY_FACTS or split_mean(name)[0] in UTILIZATION_FACTS))

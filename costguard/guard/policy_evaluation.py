@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +23,7 @@ from functools import lru_cache
 from costguard.budgets.budget import matches_filter
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.budgets.runway import compute_runway
+from costguard.guard.facts import ACTIVITY_FACTS, select_measured, select_utilization
 from costguard.guard.overrides import UNPROTECTED, Override, Protection
 from costguard.guard.policy import (
     CANNOT_SAY,
@@ -114,15 +115,17 @@ def evaluate_policy(
     short = truth.value is False and _lacks_only_confidence(policy, facts, work)
     if short:
         truth = ConditionResult(value=True)
-    elif truth.value and policy.rule == IDLE_RULE and work.state == IDLE and policy.when.names & ACTIVITY_FACTS:
+    elif truth.value and policy.rule == IDLE_RULE and work.state == IDLE and select_measured(policy.when.names):
         short = {DUTY, AGENT}.isdisjoint(work.families) and bool(work.families)
+    if truth.value and policy.rule == IDLE_RULE and work.state != ACTIVE and select_utilization(policy.when.names):
+        short = short or work.confidence < find_needed_confidence(policy)
     finding, since = DOES_NOT if truth.value is False else CANNOT_SAY, None
     if truth.value:
         scheduled = policy.rule == SCHEDULE_RULE and off_since is not None
         since = off_since if scheduled else _find_hold_start(policy, life, work, now, climb)
         if since is not None and not_before is not None and since < not_before <= now:
             since = not_before
-        until = now if scheduled or not policy.when.names & ACTIVITY_FACTS else work.get_known_until(now)
+        until = now if scheduled or not select_measured(policy.when.names) else work.get_known_until(now)
         finding = HOLDS if since is not None and (max(until, since) - since >= policy.hold or since > now) else NOT_YET
     return Verdict(
         policy=policy,
@@ -132,7 +135,7 @@ def evaluate_policy(
         truth=truth,
         work=work,
         since=since,
-        reasons=_list_reasons(policy, work, truth),
+        reasons=_list_reasons(policy, work, truth, facts),
         short=short,
     )
 
@@ -148,9 +151,14 @@ def _lacks_only_confidence(policy: Policy, facts: Mapping[str, object], work: Ac
 
 
 def find_needed_confidence(policy: Policy) -> float:
-    """Return the least reachable confidence of idleness that the condition does not reject."""
+    """Return the least reachable confidence of idleness that the condition does not reject.
+
+    A condition on the utilisation that states no confidence needs UTILIZATION_CONFIDENCE: little use is not idleness.
+    """
+    names = policy.when.names
+    least = UTILIZATION_CONFIDENCE if "confidence" not in names and select_utilization(names) else 0
     for level in REACHABLE_CONFIDENCES:
-        if policy.when.evaluate({"state": IDLE, "confidence": level}).value is not False:
+        if level >= least and policy.when.evaluate({"state": IDLE, "confidence": level}).value is not False:
             return level
     return 1.0
 
@@ -166,7 +174,7 @@ def _evaluate_condition(policy: Policy, facts: Mapping[str, object], work: Activ
     truth = policy.when.evaluate(facts)
     if truth.value is None or (truth.value is False and work.state != UNKNOWN):
         return truth
-    asks = not ACTIVITY_FACTS.isdisjoint(policy.when.names)
+    asks = bool(select_measured(policy.when.names))
     lacking = tuple(sorted(set(policy.needs) - set(work.families))) if policy.needs else ()
     if truth.value and asks and lacking and work.state != UNKNOWN:
         return ConditionResult(value=None, missing=("state",), why=f"not enough data: {', '.join(lacking)}")
@@ -178,28 +186,31 @@ def _evaluate_condition(policy: Policy, facts: Mapping[str, object], work: Activ
 def _find_hold_start(
     policy: Policy, life: Incarnation, work: Activity, now: datetime, climb: EscalationState | None
 ) -> datetime:
-    """Return since when the condition holds: start of the activity state if it uses that, else as stored."""
-    if work.since is not None and policy.when.names & ACTIVITY_FACTS:
+    """Return since when the condition holds: start of the activity state if it rests on that alone, else as stored."""
+    if work.since is not None and policy.when.names & ACTIVITY_FACTS and not select_utilization(policy.when.names):
         return min(work.since, now)
     if climb is not None and climb.policy == policy.name and is_same_life(climb.life, life):
         return min(climb.since, now)
     return now
 
 
-def _list_reasons(policy: Policy, work: Activity, truth: ConditionResult) -> tuple[str, ...]:
-    facts = [name for name in truth.missing if name != "state"]  # why the state is missing, its own reasons say
-    missing = (f"no data for {', '.join(facts)}",) if facts else ()
+def _list_reasons(policy: Policy, work: Activity, truth: ConditionResult, facts: Mapping[str, object]) -> tuple[str, ...]:
+    names = [name for name in truth.missing if name != "state"]  # why the state is missing, its own reasons say
+    missing = (f"no data for {', '.join(names)}",) if names else ()
     truth_reasons = (truth.why,) if truth.why else ()
-    of_work = () if ACTIVITY_FACTS.isdisjoint(policy.when.names) else work.reasons
-    if not missing and not truth_reasons:
+    shares = [f"{name} is {facts[name]:.2f}" for name in select_utilization(policy.when.names) if name in facts]
+    of_work = work.reasons if select_measured(policy.when.names) else ()
+    if not missing and not truth_reasons and not shares:
         return of_work
-    return tuple(dict.fromkeys((*missing, *truth_reasons, *of_work)))
+    return tuple(dict.fromkeys((*missing, *truth_reasons, *shares, *of_work)))
 
 
 SHARE_DENOMINATOR_MAX = 100_000
 """Largest denominator of a GPU share that was a float, so that money is computed in exact fractions."""
 NOTICE_CONFIDENCE = 0.5
 """Confidence of idleness from which on people are told and asked, whatever a policy demands for an act."""
+UTILIZATION_CONFIDENCE = 0.9
+"""What `init` writes for a stop: GPU duty, CPU, and network or disk are quiet (GUARD 2)."""
 REACHABLE_CONFIDENCES = (0.5, 0.55, 0.6, 0.8, 0.9, 0.97, 0.99)
 """Every cap of confidence there is, the lowest first (`guard.activity`)."""
 WAITING_LENGTH = timedelta(minutes=30)
@@ -211,7 +222,7 @@ class FactInputs:
 
     `spent_*`: low end of the cost. `stopped_since`: when the ledger first saw it stopped, for providers that report no time.
     `lease_ended_at`: when the last lease of this incarnation ended. `group_state`: activity of its group; "": no member of a
-    group is running, so its own activity is used.
+    group is running, so its own activity is used. `shares`: its utilisation, by name.
     """
 
     owner: str = ""
@@ -228,6 +239,7 @@ class FactInputs:
     runway: timedelta | None = None
     group: str = ""
     group_state: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 def build_facts(
@@ -236,7 +248,7 @@ def build_facts(
     """Build the facts in `names` (None: all)."""
     facts = dict[str, object]()
     for name in FACT_MAKERS if names is None else names:
-        value = FACT_MAKERS[name](live, work, inputs, now) if name in FACT_MAKERS else None
+        value = FACT_MAKERS[name](live, work, inputs, now) if name in FACT_MAKERS else inputs.shares.get(name)
         if value is not None:
             facts[name] = value
     return facts
@@ -367,8 +379,6 @@ def drop_activity_facts(facts: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in facts.items() if name not in ACTIVITY_FACTS}
 
 
-ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
-"""Facts that depend on the activity."""
 BUDGET_FACTS = frozenset(("budget_fraction", "projected_end", "time_to_cap"))
 """Facts that depend on the tightest budget."""
 

@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from costguard.guard.activity import get_confidence_cap
+from costguard.guard.facts import select_measured
 from costguard.guard.overrides import find_owner
 from costguard.guard.policy import IDLE_RULE, STOP, TERMINATE, Policy, PolicyTarget
-from costguard.guard.policy_evaluation import ACTIVITY_FACTS, NOTICE_CONFIDENCE, find_needed_confidence, matches_target
+from costguard.guard.policy_evaluation import NOTICE_CONFIDENCE, find_needed_confidence, matches_target
 from costguard.guard.signals import AGENT, CPU, DUTY, IO, SIGNAL_FAMILIES
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
@@ -101,7 +102,7 @@ def is_explicit(target: PolicyTarget) -> bool:
 
 def _get_needed(policy: Policy) -> float | None:
     """Return the confidence that an act needs; None for a policy that does not depend on activity."""
-    if policy.rule != IDLE_RULE or not policy.when.names & ACTIVITY_FACTS:
+    if policy.rule != IDLE_RULE or not select_measured(policy.when.names):
         return None
     return find_needed_confidence(policy)
 

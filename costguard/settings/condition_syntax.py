@@ -4,7 +4,8 @@
     power == "stopped" && stopped_for > duration("168h") && !("keep" in labels)
 
 Allowed are known facts, text in quotes, numbers, true and false, duration("45m"), usd(12.50), usd_per_hour(0.30), && || ! and
-brackets, == != < <= > >=, `in` with a list or with labels, labels["key"], and on text startsWith, endsWith, contains, matches.
+brackets, == != < <= > >=, `in` with a list or with labels, labels["key"], on text startsWith, endsWith, contains, matches, and
+on the utilisation `mean` over a time: gpu_util.mean("2h") < 0.3.
 Arithmetic, macros and `? :` are not allowed. Both sides of a comparison must have the same kind: money with money, rates with
 rates, times with times. After the check they are whole numbers (nano-dollars, microseconds), so they are compared exactly.
 
@@ -21,7 +22,21 @@ from datetime import timedelta
 from typing import NoReturn
 
 from costguard.errors import InputError, UnknownNameError, shorten
-from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
+from costguard.guard.facts import (
+    DURATION,
+    FACTS,
+    LABELS,
+    MEAN_LEAST,
+    MEAN_MOST,
+    MONEY,
+    NUMBER,
+    RATE,
+    TEXT,
+    TRUTH,
+    UTILIZATION_FACTS,
+    name_mean,
+    split_mean,
+)
 from costguard.guard.signals import ACTIVITY_STATES
 from costguard.settings.condition_program import (
     COMPARISONS,
@@ -149,7 +164,8 @@ FACT_CHOICES = {
     "tier": TIERS,
     "kind": KINDS,
 }
-SHARE_FACTS = ("confidence", "wasted_share")
+SHARE_FACTS = ("confidence", "wasted_share", *UTILIZATION_FACTS)
+MEAN = "mean"
 
 
 def check_word(fact: str, literal: str, field: str) -> None:
@@ -158,7 +174,7 @@ def check_word(fact: str, literal: str, field: str) -> None:
         require_one_of(literal, FACT_CHOICES[fact], field)
     if fact == "gpu" and literal:
         resolve_gpu_name(literal, field)
-    if fact in SHARE_FACTS and not 0 <= float(literal) <= 1:
+    if split_mean(fact)[0] in SHARE_FACTS and not 0 <= float(literal) <= 1:
         raise InputError(f"{fact} is from 0 to 1, and {literal} is not", field=field, hint="write 0.9 for 90 %")
 
 
@@ -382,8 +398,24 @@ class _ConditionParser:
             near = find_nearest_names(name, (*FACTS, *FUNCTIONS))
             hint = "" if near else f"known: {', '.join(FACTS)}"
             raise UnknownNameError("name", name, field=format_position(self.field, token.at), nearest=near, hint=hint)
+        if self._is_next(".") and self.tokens[self.next + 1].text == MEAN:
+            name = self._parse_mean(name)
         self.names.add(name)
         return ConditionTerm(kind=fact.kind, program=read_fact(name), at=token.at, fact=name)
+
+    def _parse_mean(self, fact: str) -> str:
+        """Parse `.mean("2h")` after `fact`; return the name of that mean."""
+        self._advance()
+        at = self._advance().at
+        if fact not in UTILIZATION_FACTS:
+            self._fail(at, f"{fact} has no mean", f"means exist of {', '.join(UTILIZATION_FACTS)}")
+        self._expect("(")
+        operand = self._parse_operand()
+        self._expect(")")
+        if operand.kind != TEXT or operand.literal is None:
+            self._fail(operand.at, "mean takes one literal text, a time", f'write {fact}.mean("2h")')
+        window = parse_duration(operand.literal, format_position(self.field, operand.at), least=MEAN_LEAST, most=MEAN_MOST)
+        return name_mean(fact, window)
 
     def _parse_call(self, token: ConditionToken) -> ConditionTerm:
         name, field = token.text, format_position(self.field, token.at)
@@ -416,6 +448,7 @@ class _ConditionParser:
             else:
                 near = find_nearest_names(self._now.text, METHODS) if term.kind == TEXT else ()
                 hint = f"did you mean {near[0]}?" if near else f"only text has methods: {', '.join(METHODS)}"
+                hint = f'write {term.fact}.mean("2h")' if term.fact in UTILIZATION_FACTS else hint
                 self._fail(
                     self._now.at, f"'{shorten(self._now.text, 20)}' is not a method of {self._describe_term(term)}", hint
                 )

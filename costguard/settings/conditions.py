@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
 
-from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
+from costguard.guard.facts import DURATION, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, find_fact
 from costguard.guard.policy import ConditionResult
 from costguard.settings.condition_program import Program
 from costguard.settings.condition_syntax import check_condition, clamp_integer, quote_text
@@ -89,7 +89,8 @@ def read_condition(text: str, where: str) -> CompiledCondition:
 
 def _convert_fact(name: str, value: object) -> tuple[object, str]:
     """Return (the value of the fact `name` as programs take it, ""); (None, the reason) if it cannot be converted."""
-    kind = FACTS[name].kind
+    fact = find_fact(name)
+    kind = fact.kind if fact else TEXT
     if isinstance(value, Money | Rate) and value.currency != CURRENCY:
         return None, f"{name} is in {value.currency}, but conditions use {CURRENCY}"
     plain = CONVERTERS[kind](value)

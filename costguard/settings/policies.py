@@ -18,6 +18,7 @@ from pydantic import model_validator
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import SEVERITIES, WARNING
 from costguard.guard.cap_acceptance import CAP_SUBJECT
+from costguard.guard.facts import select_measured
 from costguard.guard.policy import (
     ASK,
     CAP_RULE,
@@ -146,7 +147,6 @@ def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreve
 
 SCHEDULE_CONDITION = 'scheduled_on == false && power == "running"'
 """The condition of a schedule that states none."""
-ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
 DIGEST_CHARS = 16
 HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
 
@@ -202,7 +202,8 @@ class PolicyTable(SettingsModel):
     when: Annotated[CompiledCondition | None, ReadAs(_read_when)] = describe_key(
         None,
         "The condition; a schedule needs none. Facts, && || ! and brackets, == != < <= > >=, in; text in quotes, 0.9, "
-        'duration("45m"), usd(12.50), usd_per_hour(0.30). A missing fact makes it unknown; then the policy does not act.',
+        'duration("45m"), usd(12.50), usd_per_hour(0.30), gpu_util.mean("2h"). A missing fact makes it unknown; then the '
+        "policy does not act.",
         'state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)',
     )
     hold: Annotated[timedelta | None, limit_duration(most=HOLD_MAX)] = describe_key(
@@ -268,7 +269,7 @@ def _make_policy(table: PolicyTable, zone: tzinfo, poll: timedelta, hooks: tuple
             _require_known_hook(step.run, f".then {number}.run", hooks)
     then = tuple(PolicyStep(**dict(step)) for step in table.then)
     _check_escalation(then, ".then", allow_irreversible=table.allow_irreversible)
-    activity = ", ".join(sorted(when.names & ACTIVITY_FACTS))
+    activity = ", ".join(select_measured(when.names))
     if rule == IDLE_RULE and table.hold is None and find_stop_action(then) and activity:
         what = f"is missing, and a {find_stop_action(then)} by {activity} needs it"
         raise InputError(what, field=".for", hint='write for = "45m"')
@@ -307,7 +308,7 @@ def _choose_condition(table: PolicyTable, rule: str) -> CompiledCondition:
     when = table.when or read_condition(SCHEDULE_CONDITION, ".when")
     unscheduled = table.schedule is None and "scheduled_on" in when.names
     require(not unscheduled, ".when", "uses scheduled_on, but the policy has no schedule", "write a [policy.schedule]")
-    names = sorted(when.names & ACTIVITY_FACTS) if rule == LIMIT_RULE else []
+    names = select_measured(when.names) if rule == LIMIT_RULE else ()
     what = f"asks for {', '.join(names)}, and a limit needs no evidence of work"
     require(not names, ".when", what, 'write rule = "idle", or a condition such as age > duration("72h")')
     return when

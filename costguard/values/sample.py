@@ -20,7 +20,7 @@ GPU_UTIL, GPU_MEMORY_UTIL, GPU_MEMORY_USED, GPU_POWER, GPU_TEMPERATURE = (
 )
 CPU_UTIL, MEMORY_USED, NETWORK, DISK = "cpu_util", "memory_used", "network_bytes_s", "disk_bytes_s"
 GPU_POWER_BUSIEST, GPU_POWER_LIMIT, GPU_BUSY_COUNT = "gpu_power_busiest_w", "gpu_power_limit_w", "gpu_busy_count"
-CPU_CORES, PCIE = "cpu_cores", "pcie_bytes_s"
+CPU_CORES, PCIE, SM_ACTIVE = "cpu_cores", "pcie_bytes_s", "sm_active"
 STEP, HEARTBEAT, QUEUE_JOBS, INPUT_AGE, CONNECTIONS, AGENT_ALIVE = (
     "step",
     "heartbeat",
@@ -31,6 +31,7 @@ STEP, HEARTBEAT, QUEUE_JOBS, INPUT_AGE, CONNECTIONS, AGENT_ALIVE = (
 )
 SIGNALS = {
     GPU_UTIL: "percent of the time in which a kernel ran, 0 to 100, of the busiest GPU",
+    SM_ACTIVE: "percent of its multiprocessors that had work, 0 to 100, of the busiest GPU (DCGM)",
     GPU_MEMORY_UTIL: "percent of the time in which GPU memory was read or written, 0 to 100, of the busiest GPU",
     GPU_MEMORY_USED: "percent of GPU memory held, 0 to 100, of the fullest GPU",
     GPU_POWER: "watts of all GPUs together",

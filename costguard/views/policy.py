@@ -9,7 +9,7 @@ from types import MappingProxyType
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.context import ACTIVITY_WINDOW_MIN
 from costguard.guard.evaluation import NO_ADMIN_ROUTE
-from costguard.guard.facts import FACTS
+from costguard.guard.facts import find_fact
 from costguard.guard.overrides import ARM, ARMED_FOR, ArmedLevel, Override, split_arming
 from costguard.guard.policy import (
     ASK,
@@ -152,7 +152,7 @@ def build_policy_test_document(policy: Policy, facts: Mapping[str, str], truth: 
         "missing": list(truth.missing),
         "why": truth.why,
     }
-    missing = [f"missing: {name} ({FACTS[name].told})" for name in truth.missing if name in FACTS]
+    missing = [f"missing: {name} ({fact.told})" for name in truth.missing if (fact := find_fact(name))]
     because = [truth.why] if truth.why and not missing else []
     then = f"after {format_length(policy.hold)}: {format_step(policy.then[0])}" if policy.hold else format_step(policy.then[0])
     lead = [
@@ -248,7 +248,7 @@ def _list_remarks(policy: Policy) -> Iterator[str]:
         )
     if policy.hold == timedelta() and policy.rule == IDLE_RULE:
         yield f"{policy.name} has no `for`: one evaluation is enough for its first step."
-    ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)
+    ends = dict.fromkeys(step.act or step.do for step in policy.then if step.do in (*DESTRUCTIVE, ASK))
     if policy.rule == IDLE_RULE and ends and policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False:
         yield (
             f"{policy.name} may match active machines, but does not {' or '.join(ends)} them: "

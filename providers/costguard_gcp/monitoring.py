@@ -21,7 +21,17 @@ from costguard.system.clock import Clock
 from costguard.values.calendar import Period
 from costguard.values.instant import parse_instant
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
-from costguard.values.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Sample, UtilizationSamples
+from costguard.values.sample import (
+    CPU_UTIL,
+    DISK,
+    GPU_MEMORY_USED,
+    GPU_POWER,
+    GPU_UTIL,
+    NETWORK,
+    SM_ACTIVE,
+    Sample,
+    UtilizationSamples,
+)
 from costguard_gcp.api import MONITORING, GoogleApi
 from costguard_gcp.machine_types import LIVE_SM
 from costguard_gcp.metric_memory import AbsentMetric, MetricMemory
@@ -55,12 +65,12 @@ class MonitoredMetric:
     group: tuple[str, ...] = ()
 
 
+DCGM_SM = "workload.googleapis.com/dcgm.gpu.profiling.sm_utilization"
+"""Stands for GPU duty where that is missing, and is a signal of its own: the share of multiprocessors that had work."""
 METRICS = (
     MonitoredMetric(type="compute.googleapis.com/instance/cpu/utilization", signal=CPU_UTIL, scale=FRACTION),
     MonitoredMetric(type="agent.googleapis.com/gpu/utilization", signal=GPU_UTIL, scale=PERCENT, gpu=True),
-    MonitoredMetric(
-        type="workload.googleapis.com/dcgm.gpu.profiling.sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=1
-    ),
+    MonitoredMetric(type=DCGM_SM, signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=1),
     MonitoredMetric(
         type="compute.googleapis.com/instance/gpu/sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=2
     ),
@@ -234,6 +244,8 @@ def build_samples(
     for metric, series in metric_series:
         points = _compute_memory_use(series) if metric.signal == GPU_MEMORY_USED else _read_values(metric, series)
         by_signal.setdefault(metric.signal, []).append((metric.rank, points))
+        if metric.type == DCGM_SM:
+            by_signal[SM_ACTIVE] = [(0, points)]
     samples = list[Sample]()
     for signal, ranked_points in by_signal.items():
         points = _sum_points([p for _, p in ranked_points]) if signal in ADDED_UP else _choose_first(ranked_points)

@@ -97,6 +97,16 @@ def test_a_label_that_is_not_there_is_a_missing_fact() -> None:
     assert holds('labels["env"] == "dev"', labels=None).missing == ("labels",)
 
 
+@pytest.mark.parametrize("text", ["120m", "2h", "7200s", "1h60m", " 2h "])
+def test_a_mean_is_a_fact_of_its_own_whose_name_has_one_spelling(text: str) -> None:
+    condition = read_condition(f'gpu_util.mean("{text}") < 0.3 && gpu_util < 0.9', WHERE)
+    name = 'gpu_util.mean("2h")'
+    assert condition.names == {"gpu_util", name}
+    assert condition.evaluate({"gpu_util": 0.5, name: 0.29}).value is True
+    assert condition.evaluate({"gpu_util": 0.5, name: 0.31}).value is False
+    assert condition.evaluate({"gpu_util": 0.1}) == ConditionResult(value=None, missing=(name,))
+
+
 @pytest.mark.parametrize(
     ("text", "name", "value", "why"),
     [
@@ -142,6 +152,18 @@ def test_every_fact_can_be_asked_for() -> None:
         ('gpu == "H1000"', 8, "unknown GPU"),
         ('gpu == "H100"', 8, 'write "H100-SXM"'),
         ("confidence > 90", 14, "is from 0 to 1"),
+        ("gpu_util < 30", 12, "gpu_util is from 0 to 1, and 30 is not"),
+        ('gpu_util.mean("2h") < 30', 23, 'mean("2h") is from 0 to 1, and 30 is not'),
+        ("gpu_utl < 0.3", 1, "did you mean gpu_util"),
+        ('gpu_utl.mean("2h") < 0.3', 1, "did you mean gpu_util"),
+        ('gpu_util.mean("soon") < 0.3', 15, "must be a duration, not 'soon'"),
+        ('gpu_util.mean("0s") < 0.3', 15, "must be at least 5m, not '0s'"),
+        ('gpu_util.mean("400d") < 0.3', 15, "must be at most 2d, not '400d'"),
+        ("gpu_util.mean(2) < 0.3", 15, "mean takes one literal text"),
+        ("gpu_util.mean() < 0.3", 15, "was not expected"),
+        ('gpu_util.max("2h") < 0.3', 10, 'write gpu_util.mean("2h")'),
+        ('age.mean("2h") < 0.3', 5, "means exist of gpu_util, gpu_mem, sm_active, power_share"),
+        ('gpu_util.mean("2h").mean("2h") < 0.3', 21, "is not a method of"),
         ("spent_day > 5", 13, "write usd(5)"),
         ("rate > 0.3", 8, "write usd_per_hour(0.3)"),
         ("rate > usd(3)", 8, "rate is a rate, and 'usd(3)' is money"),

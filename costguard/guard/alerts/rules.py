@@ -35,6 +35,7 @@ from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, compute_grace, describe_hook_run
 from costguard.guard.evaluation import GuardEvaluation
+from costguard.guard.facts import ACTIVITY_FACTS, select_utilization
 from costguard.guard.overrides import find_armed_level, find_owner
 from costguard.guard.policy import (
     ASK,
@@ -50,8 +51,8 @@ from costguard.guard.policy import (
     Proposal,
     reaches_level,
 )
-from costguard.guard.policy_evaluation import ACTIVITY_FACTS, compute_burn_rate, compute_savings_rate, compute_waste
-from costguard.guard.signals import ACTIVE, HUNG, IDLE, WARMING, Activity
+from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate, compute_waste
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING, Activity
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource, ScopeCoverage
@@ -174,15 +175,20 @@ def _list_told_steps(case: PolicyCase, done_numbers: Iterable[int]) -> list[int]
 def _is_blind(case: PolicyCase, now: datetime) -> bool:
     observation, work = case.live.observation, case.verdict.work
     asks = case.verdict.policy.rule == IDLE_RULE and case.verdict.finding == CANNOT_SAY
+    missing = case.verdict.truth.missing
+    if work.state != UNKNOWN and missing and len(select_utilization(missing)) == len(missing):
+        return False  # a mean is not there yet after a start or a gap, or DCGM is not installed: plan and status say so
     return asks and observation.state == RUNNING and work.state != WARMING and now - case.live.first_seen_at >= BLIND_AFTER
 
 
 def _explain_verdict(case: PolicyCase, cap: CapForecast | None, now: datetime, zone: tzinfo) -> tuple[str, ...]:
-    """Explain a policy without activity facts: cost and time of a hard cap, else the reasons of its verdict."""
+    """Explain a policy that does not rest on the activity alone: cost and time of a hard cap, else the verdict's reasons."""
     verdict = case.verdict
     if cap is not None:
         return explain_cap(cap, now, zone)
-    return () if verdict.policy.when.names & ACTIVITY_FACTS else (verdict.reasons[:3] or (verdict.policy.when.text,))
+    names = verdict.policy.when.names
+    alone = bool(names & ACTIVITY_FACTS) and not select_utilization(names)
+    return () if alone else (verdict.reasons[:3] or (verdict.policy.when.text,))
 
 
 def _build_escalation_alert(

@@ -11,7 +11,7 @@ from costguard.errors import InputError, NoLedgerError, UnknownNameError, shorte
 from costguard.guard.cap_acceptance import find_accepted_caps, name_cap_policy
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.evaluation import is_claimed
-from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
+from costguard.guard.facts import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, find_fact
 from costguard.guard.overrides import (
     ARM,
     ARMED_FOR,
@@ -221,7 +221,7 @@ def _parse_fact(fact: str) -> tuple[str, str]:
     name, separator, text = fact.partition("=")
     if not separator:
         raise InputError("has no value", field=f"--fact {name}", hint="write --fact state=idle")
-    if name not in FACTS:
+    if find_fact(name) is None:
         hint = "costguard policy explain shows the facts that a policy uses"
         raise UnknownNameError("fact", name, field="--fact", nearest=find_nearest_names(name, FACTS), hint=hint)
     return name, text.strip()
@@ -229,7 +229,8 @@ def _parse_fact(fact: str) -> tuple[str, str]:
 
 def _parse_fact_value(name: str, text: str) -> object:
     """Parse `text` as a fact of its kind: 0.95, true, 3h, "12.50 USD", team=vision,env=prod."""
-    kind, field = FACTS[name].kind, f"--fact {name}"
+    fact, field = find_fact(name), f"--fact {name}"
+    kind = fact.kind if fact else TEXT
     if kind == NUMBER:
         try:
             return float(text)

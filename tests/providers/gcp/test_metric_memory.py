@@ -67,6 +67,12 @@ def test_where_each_machine_has_its_signal_the_metrics_of_others_are_not_read(ri
     assert reads == [8, *[7 if n % 5 == 0 else 6 for n in range(1, 60)], 8]  # memory is lacking, GPU duty is not
 
 
+def test_what_dcgm_measures_is_gpu_duty_and_the_share_of_multiprocessors_at_work(rig: GcpRig, measure: Measure) -> None:
+    _measure_of(rig, rig.put(1), *ALWAYS, "workload.googleapis.com/dcgm.gpu.profiling.sm_utilization")
+    values = {sample.signal: sample.value for sample in measure()[1].samples}
+    assert values["sm_active"] == values["gpu_util"] == 100
+
+
 def test_a_read_that_failed_is_no_absence(rig: GcpRig, measure: Measure) -> None:
     _measure_of(rig, rig.put(1), *ALWAYS)
     rig.fake.fault("metric.type%3D%22agent", "status", status=403)
