@@ -143,6 +143,19 @@ def test_information_is_told_once_and_its_end_is_not_told() -> None:
     assert [line.reasons(timedelta(hours=n), [notice(severity=INFO)] if n < 30 else []) for n in range(1, 40)] == [[]] * 39
 
 
+def test_stops_that_are_done_within_a_quarter_of_an_hour_come_in_one_message() -> None:
+    line, done = Line(), [notice(name, topic="act:stop", severity=INFO) for name in "abc"]
+    sent = {n: line.run(n * MINUTE, [*done[: 1 + (n >= 5) + (n >= 12)]]) for n in range(60)}
+    subjects = {n: [one.subject for one in messages[0].notices] for n, messages in sent.items() if messages}
+    assert subjects == {0: ["a"], 15: ["b", "c"]}
+
+
+def test_a_warning_waits_for_no_other_message() -> None:
+    line = Line()
+    line.run(0 * MINUTE, [notice("a", severity=INFO)])
+    assert line.reasons(MINUTE, [notice("a", severity=INFO), notice("b")]) == ["first"]
+
+
 def test_a_snooze_is_quiet_and_the_next_message_says_that_it_ended() -> None:
     line = Line()
     line.run(0 * MINUTE, [notice()])

@@ -39,6 +39,8 @@ from costguard.values.instant import to_micros
 from costguard.values.text_format import format_local_time
 
 NOTIFICATIONS_PER_HOUR_MAX = 6
+DIGEST_INTERVAL = timedelta(minutes=15)
+"""New information, as of a stop that is done, waits until so long after the last message of its group."""
 ALERTS_SHOWN = 20
 """Alerts written out in one notification; the rest is counted."""
 RESOLVED_MARK = "resolved: "
@@ -283,10 +285,14 @@ def _build_group_key(notice: Alert, route: AlertRoute) -> tuple[str, ...]:
 def _select_due(members: Sequence[_RoutedAlert], now: datetime, most: int) -> list[_RoutedAlert]:
     """Select the alerts to send. At the hourly limit of the group only new or escalated ones about coming acts are sent.
 
-    A repeat includes all active alerts of the group, so that they repeat together.
+    A repeat includes all active alerts of the group, so that they repeat together. Example: three machines of one owner are
+    stopped at 19:07, 19:12 and 19:22: one message at 19:07, one about two machines at 19:22.
     """
     due = [one for one in members if one.why]
     sent_in_hour = {at for one in members for at in one.told.recent if now - HOUR < at <= now}
+    is_news = all(one.notice.severity == INFO and one.why == FIRST for one in due)
+    if is_news and any(now - at < DIGEST_INTERVAL for at in sent_in_hour):
+        return []
     if len(sent_in_hour) >= most:
         return [one for one in due if one.notice.ahead and one.why in {FIRST, ESCALATED}]
     if any(one.why == REPEAT_DUE for one in due):
