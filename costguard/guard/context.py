@@ -47,7 +47,7 @@ from costguard.guard.overrides import (
     list_answers,
     list_approved_acts,
 )
-from costguard.guard.policy import PERSON_RULE, EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
+from costguard.guard.policy import PASSED, PERSON_RULE, EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
 from costguard.guard.policy_evaluation import CostFacts, FactInputs, select_policies
 from costguard.guard.run_facts import ConfirmedAct, FirstSighting, ProtectionSighting, StartHistory
 from costguard.guard.signals import (
@@ -62,6 +62,7 @@ from costguard.guard.signals import (
     find_sample_bounds,
     select_counted_series,
 )
+from costguard.guard.until import EndDate, find_until_override, read_end_date
 from costguard.guard.utilization import measure_share
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -162,8 +163,8 @@ class ResourceContext:
     """The evaluation context of one resource in the run over `sight`, shared by all policies.
 
     `policies`: those that apply to it. `evidence_from`: what was measured before it no longer counts; None: all counts.
-    `own_start`: a schedule, not a person, started this run of it. `works`: its own activities so far, by what was asked;
-    `shares`: its utilisation so far, by name, None where it is not measured.
+    `own_start`: a schedule, not a person, started this run of it. `until`: the date that somebody recorded for it. `works`: its
+    own activities so far, by what was asked; `shares`: its utilisation so far, by name, None where it is not measured.
     `launch`: running machines without a group that may have been launched with it, itself among them.
     """
 
@@ -184,6 +185,7 @@ class ResourceContext:
     evidence_from: datetime | None
     policies: tuple[Policy, ...]
     own_start: bool
+    until: Override | None = None
     works: dict[ActivityQuery, Activity] = field(default_factory=dict)
     shares: dict[str, float | None] = field(default_factory=dict)
     group: ResourceGroup | None = field(default=None, repr=False)
@@ -202,7 +204,8 @@ class ResourceContext:
             one.life.key == observation.key and one.rule != PERSON_RULE and is_run_of_start(observation, one)
             for one in snapshot.started
         )
-        all_overrides = (*overrides, *(() if own_start else _lease_manual_start(observation, life, policies)))
+        until = find_until_override(life, overrides, now)
+        all_overrides = (*overrides, *(() if own_start else _lease_manual_start(observation, life, policies, until)))
         lease_ended_at = find_lease_end(life, all_overrides, now)
         intents = [one for one in snapshot.intents if one.life.key == observation.key]
         doubt = next((one for one in intents if one.state in DOUBTFUL_STATES), None)
@@ -228,6 +231,7 @@ class ResourceContext:
             evidence_from=max((at for at in (lease_ended_at, snapshot.gap_ended_at) if at is not None), default=None),
             policies=policies,
             own_start=own_start,
+            until=until,
         )
 
     @property
@@ -278,6 +282,13 @@ class ResourceContext:
         if not state.off:
             return None
         return state.since if self.own_start or not _is_started_after_hours(self.live.observation, state) else None
+
+    def read_end_date(self, policy: Policy) -> EndDate | None:
+        """Return when it ends by its until label, as `policy` counts it; None for a policy that has no such condition."""
+        if policy.until is None:
+            return None
+        observation, rules = self.live.observation, self.rules
+        return read_end_date(observation, self.until, self.sight.now, policy.until.ahead_max, rules.zone)
 
     def classify(self, policy: Policy | None) -> Activity:
         """Return its activity as `policy` requires it.
@@ -435,11 +446,14 @@ def _is_started_after_hours(observation: Observation, state: ScheduleState) -> b
     return state.off and state.since is not None and observation.started_at is not None and observation.started_at > state.since
 
 
-def _lease_manual_start(observation: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Override, ...]:
-    """Return the lease of a machine started while a schedule wanted it off; no policy acts during the lease."""
+def _lease_manual_start(
+    observation: Observation, life: Incarnation, policies: Iterable[Policy], end: Override | None
+) -> tuple[Override, ...]:
+    """Return the lease of a machine started while a schedule wanted it off, or after its date; no policy acts during it."""
     began = observation.started_at
     if began is None or not any(
-        policy.schedule and _is_started_after_hours(observation, evaluate_schedule(policy.schedule, began))
+        (policy.schedule and _is_started_after_hours(observation, evaluate_schedule(policy.schedule, began)))
+        or (policy.until and read_end_date(observation, end, began, policy.until.ahead_max).state == PASSED)
         for policy in policies
     ):
         return ()

@@ -33,7 +33,6 @@ from costguard.guard.policy import (
     NEVER,
     NOT_YET,
     NOTIFY,
-    SCHEDULE_RULE,
     STOP,
     EscalationState,
     Policy,
@@ -352,7 +351,7 @@ def _build_due_step(
     if step.do in DESTRUCTIVE:
         grace = compute_grace(policy, step, attended=verdict.work.attended)
         at = base + _find_first_notice_delay(policy) + grace
-        at = max(at, verdict.since or at)  # a schedule that is announced turns off in the future
+        at = max(at, verdict.since or at)  # a schedule or an until label that is announced ends it in the future
         ahead = [n for n, s in enumerate(policy.then[:number]) if s.do in (*NOTIFYING_STEPS, HOOK) and n not in done_numbers]
         sent = any(n in done_numbers for n, s in enumerate(policy.then[:number]) if s.do in NOTIFYING_STEPS)
         unsent = not sent or any(policy.then[n].do in NOTIFYING_STEPS for n in ahead)
@@ -384,7 +383,7 @@ def _explain_hook_wait(policy: Policy, ahead: list[int], now: datetime, hooks: H
 
 
 def _find_first_due(verdict: Verdict) -> datetime:
-    """Return when the first step is due: after the hold time, or at once for a schedule announced ahead."""
+    """Return when the first step is due: after the hold time, or at once for an end announced ahead."""
     since = verdict.since or verdict.at
     return min(since, verdict.at) if since > verdict.at else since + verdict.policy.hold
 
@@ -402,7 +401,7 @@ def _is_outdated(climb: EscalationState, verdict: Verdict, fresh_since: datetime
     since = verdict.since
     if since is None:
         return False
-    if verdict.policy.rule == SCHEDULE_RULE:
+    if verdict.policy.is_planned:
         return climb.started_at < since - compute_notice_length(verdict.policy)
     worked = climb.started_at < since <= verdict.at and verdict.at - since < ACTIVITY_LOOKBACK
     return worked and bool(verdict.policy.when.names & ACTIVITY_FACTS)

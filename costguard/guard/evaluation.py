@@ -338,6 +338,8 @@ def _evaluate_case(context: ResourceContext, policy: Policy, armed: ArmedLevel, 
     if policy.schedule is not None:
         off = context.find_off_since(evaluate_schedule(policy.schedule, snapshot.now))
         inputs = replace(inputs, scheduled_on=off is None)
+    if end := context.read_end_date(policy):
+        inputs, off = replace(inputs, until_label=end.state), end.at
     climb = apply_deliveries(stored, context.owner, rules, snapshot)
     verdict = evaluate_policy(
         policy,
@@ -349,6 +351,7 @@ def _evaluate_case(context: ResourceContext, policy: Policy, armed: ArmedLevel, 
         not_before=None if policy.rule in (SCHEDULE_RULE, LIMIT_RULE) else context.evidence_from,
         off_since=off,
     )
+    verdict = replace(verdict, reasons=(end.why, *verdict.reasons)) if end else verdict
     going = advance_escalation(climb, verdict, stopped=observation.state in RESTING_STATES, fresh_since=context.lease_ended_at)
     return _build_case(context, verdict, going, armed)
 

@@ -54,6 +54,7 @@ FACTS: Mapping[str, FactSpec] = _index_facts(
     ("budget_fraction", NUMBER, "spent share of its budget with the least left (1: all); missing without a budget"),
     ("projected_end", NUMBER, "forecast share of that budget at its period's end"),
     ("time_to_cap", DURATION, "time until that budget is spent at the current burn; missing if it will not be"),
+    ("until_label", TEXT, "its until label by the policy: passed, ahead or missing; without match.until_label unknown"),
     ("scheduled_on", TRUTH, "whether it should be on now by the policy's schedule; missing without a schedule"),
     ("provider", TEXT, "aws, gcp, runpod, lambda, vast, ..."),
     ("account", TEXT, "the provider's account"),

@@ -132,11 +132,28 @@ class Policy:
     alone: bool = False
     digest: str = ""
     start: ScheduledStartRule | None = None
+    until: UntilRule | None = None
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "policy.name", "is empty", 'write a name such as "idle-gpu"')
         require(bool(self.then), f"policy {self.name}.then", "has no step", 'write { do = "notify" }')
         require_one_of(self.arm, LEVELS, f"policy {self.name}.arm")
+
+    @property
+    def is_planned(self) -> bool:
+        """Return whether it acts from a time that is known ahead: an off period, or the date of an until label."""
+        return self.rule == SCHEDULE_RULE or (self.until is not None and self.until.label == PASSED)
+
+
+PASSED, UNTIL_MISSING = "passed", "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntilRule:
+    """Selects machines by their date (`guard.until`): `label` passed or missing. A date further ahead counts as missing."""
+
+    label: str
+    ahead_max: timedelta = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

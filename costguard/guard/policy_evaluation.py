@@ -33,7 +33,7 @@ from costguard.guard.policy import (
     HOLDS,
     IDLE_RULE,
     NOT_YET,
-    SCHEDULE_RULE,
+    PASSED,
     ConditionResult,
     EscalationState,
     Policy,
@@ -106,11 +106,11 @@ def evaluate_policy(
     """Evaluate `policy` at `now`.
 
     `climb`: stored escalation state of this policy and resource, of any incarnation; None: none. `not_before`: end of the last
-    lease or gap; the condition holds from then at the earliest. None: no bound. `off_since`: for a schedule, when it turned or
-    will turn off; before that time people are only notified. None: it is on.
+    lease or gap; the condition holds from then at the earliest. None: no bound. `off_since`: for a schedule or an until label,
+    when it turned or will turn off; before that time people are only notified. None: it is on.
     """
-    if policy.rule == SCHEDULE_RULE and off_since is not None and off_since <= now + compute_notice_length(policy):
-        facts = {**facts, "scheduled_on": False}
+    if policy.is_planned and off_since is not None and off_since <= now + compute_notice_length(policy):
+        facts = {**facts, **({"until_label": PASSED} if policy.until else {"scheduled_on": False})}
     truth = _evaluate_condition(policy, facts, work)
     short = truth.value is False and _lacks_only_confidence(policy, facts, work)
     if short:
@@ -121,7 +121,7 @@ def evaluate_policy(
         short = short or work.confidence < find_needed_confidence(policy)
     finding, since = DOES_NOT if truth.value is False else CANNOT_SAY, None
     if truth.value:
-        scheduled = policy.rule == SCHEDULE_RULE and off_since is not None
+        scheduled = policy.is_planned and off_since is not None
         since = off_since if scheduled else _find_hold_start(policy, life, work, now, climb)
         if since is not None and not_before is not None and since < not_before <= now:
             since = not_before
@@ -164,7 +164,7 @@ def find_needed_confidence(policy: Policy) -> float:
 
 
 def compute_notice_length(policy: Policy) -> timedelta:
-    """Return how long before its schedule turns off people are notified: the shortest grace of its acts."""
+    """Return how long before its schedule or until label ends it people are notified: the shortest grace of its acts."""
     acts = [max(step.after, GRACE_MIN) for step in policy.then if step.do in DESTRUCTIVE]
     return min(acts, default=timedelta())
 
@@ -231,6 +231,7 @@ class FactInputs:
     lease_ended_at: datetime | None = None
     budget: BudgetStatus | None = None
     scheduled_on: bool | None = None
+    until_label: str | None = None
     spent_run: Money | None = None
     spent_day: Money | None = None
     spent_month: Money | None = None
@@ -299,6 +300,7 @@ FACT_MAKERS: Mapping[str, _FactMaker] = {
     ),
     "time_to_cap": lambda _live, _work, inputs, _now: _get_time_to_cap(inputs.budget),
     "scheduled_on": lambda _live, _work, inputs, _now: inputs.scheduled_on,
+    "until_label": lambda _live, _work, inputs, _now: inputs.until_label,
     "provider": lambda live, _work, _inputs, _now: live.observation.key.provider,
     "account": lambda live, _work, _inputs, _now: live.observation.key.account,
     "region": lambda live, _work, _inputs, _now: live.observation.key.region,

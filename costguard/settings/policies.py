@@ -30,16 +30,19 @@ from costguard.guard.policy import (
     LIMIT_RULE,
     NOTIFY,
     OBSERVE,
+    PASSED,
     SCHEDULE_RULE,
     START,
     STEP_LEVELS,
     STOP,
     TERMINATE,
+    UNTIL_MISSING,
     Policy,
     PolicyStep,
     PolicyTarget,
     Schedule,
     ScheduledStartRule,
+    UntilRule,
 )
 from costguard.guard.signals import SIGNAL_FAMILIES
 from costguard.guard.timed_stops import TIMED_STOP
@@ -145,8 +148,8 @@ def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreve
             notified_after = step.after
 
 
-SCHEDULE_CONDITION = 'scheduled_on == false && power == "running"'
-"""The condition of a schedule that states none."""
+SCHEDULE_CONDITION, UNTIL_CONDITION = 'scheduled_on == false && power == "running"', 'power == "running"'
+"""The condition of a schedule or an until label that states none."""
 DIGEST_CHARS = 16
 HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
 
@@ -169,11 +172,12 @@ def _read_rule(value: object, field: str) -> str:
 
 
 class TargetTable(MatchTable):
-    """`match` of a policy: a budget's keys, and three more."""
+    """`match` of a policy: a budget's keys, and four more."""
 
     gpu: OptionalFlag = None
     ids: OptionalTexts = None
     names: OptionalTexts = None
+    until_label: Annotated[str | None, choose(PASSED, UNTIL_MISSING)] = None
 
 
 class LeaseTable(SettingsModel):
@@ -196,14 +200,16 @@ class PolicyTable(SettingsModel):
     )
     match: Annotated[TargetTable | None, require_table("{ gpu = true }")] = describe_key(
         None,
-        'The machines it applies to (default: all). A budget\'s keys, and gpu = true, ids, and names such as "train-*".',
+        'The machines it applies to (default: all). A budget\'s keys, and gpu = true, ids, and names such as "train-*"; '
+        'until_label = "passed" or "missing" by the date in the label costguard:until (2026-12-01T18:00Z), before which people '
+        "are notified.",
         {"gpu": True, "names": ["train-*"], "ids": ["i-0abc"], "providers": ["aws"]},
     )
     when: Annotated[CompiledCondition | None, ReadAs(_read_when)] = describe_key(
         None,
-        "The condition; a schedule needs none. Facts, && || ! and brackets, == != < <= > >=, in; text in quotes, 0.9, "
-        'duration("45m"), usd(12.50), usd_per_hour(0.30), gpu_util.mean("2h"). A missing fact makes it unknown; then the '
-        "policy does not act.",
+        "The condition; a schedule and an until_label need none. Facts, && || ! and brackets, == != < <= > >=, in; text in "
+        'quotes, 0.9, duration("45m"), usd(12.50), usd_per_hour(0.30), gpu_util.mean("2h"). A missing fact makes it unknown; '
+        "then the policy does not act.",
         'state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)',
     )
     hold: Annotated[timedelta | None, limit_duration(most=HOLD_MAX)] = describe_key(
@@ -237,6 +243,9 @@ class PolicyTable(SettingsModel):
         "idleness); default: derived.",
         "idle",
     )
+    until_max: Annotated[timedelta, limit_duration(MINUTE, LEASE_MAX)] = describe_key(
+        7 * DAY, "Of until_label: a date further ahead counts as missing.", "7d"
+    )
     lease: Annotated[LeaseTable | None, require_table('{ max = "24h", renewals = 3 }')] = describe_key(
         None, "Maximum length and renewals of a lease against it.", {"max": "24h", "renewals": 3}
     )
@@ -260,7 +269,8 @@ def read_policies(value: object, where: str, *, zone: tzinfo, poll: timedelta, h
 
 def _make_policy(table: PolicyTable, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
     schedule = None if table.schedule is None else make_schedule(table.schedule, zone)
-    rule = table.rule or (IDLE_RULE if schedule is None else SCHEDULE_RULE)
+    until = _make_until_rule(table)
+    rule = table.rule or (LIMIT_RULE if until else IDLE_RULE if schedule is None else SCHEDULE_RULE)
     hint = 'write schedule = { off = ["20:00-08:00"] }'
     require(rule != SCHEDULE_RULE or schedule is not None, ".rule", "needs a schedule", hint)
     when = _choose_condition(table, rule)
@@ -297,21 +307,39 @@ def _make_policy(table: PolicyTable, zone: tzinfo, poll: timedelta, hooks: tuple
         warmup_max=table.warmup,
         alone=table.alone,
         start=start,
+        until=until,
     )
     return replace(policy, digest=compute_policy_digest(policy))
 
 
 def _choose_condition(table: PolicyTable, rule: str) -> CompiledCondition:
     """Return the condition that is stated, else that of a schedule."""
-    if table.when is None and table.schedule is None:
+    until = table.match.until_label if table.match else None
+    if until is None and table.when is None and table.schedule is None:
         raise InputError("is missing", field=".when", hint="""write when = 'state == "idle" && confidence >= 0.9'""")
-    when = table.when or read_condition(SCHEDULE_CONDITION, ".when")
+    when = table.when or read_condition(SCHEDULE_CONDITION if until is None else UNTIL_CONDITION, ".when")
+    unlabelled = until is None and "until_label" in when.names
+    require(not unlabelled, ".when", "uses until_label, but match has none", 'write match = { until_label = "passed" }')
+    if until is not None:
+        condition = f"({table.when.text})" if table.when else when.text
+        when = read_condition(f'until_label == "{until}" && {condition}', ".when")
     unscheduled = table.schedule is None and "scheduled_on" in when.names
     require(not unscheduled, ".when", "uses scheduled_on, but the policy has no schedule", "write a [policy.schedule]")
     names = select_measured(when.names) if rule == LIMIT_RULE else ()
     what = f"asks for {', '.join(names)}, and a limit needs no evidence of work"
     require(not names, ".when", what, 'write rule = "idle", or a condition such as age > duration("72h")')
     return when
+
+
+def _make_until_rule(table: PolicyTable) -> UntilRule | None:
+    """Return the rule of `until_label`; raises InputError where it meets a schedule or an idle rule; None without one."""
+    label = table.match.until_label if table.match else None
+    if label is None:
+        return None
+    require(table.schedule is None, ".match.until_label", "cannot be combined with a schedule", "write two policies")
+    limits = table.rule in (None, LIMIT_RULE)
+    require(limits, ".rule", f"is {table.rule}, and an until label is a limit", "remove `rule`")
+    return UntilRule(label=label, ahead_max=table.until_max)
 
 
 def _check_start_rule(start: ScheduledStartRule | None, rule: str, then: tuple[PolicyStep, ...]) -> None:
@@ -332,8 +360,8 @@ def compute_policy_digest(policy: Policy) -> str:
     none earlier.
     """
     meaning = (policy.target, policy.when.text, policy.hold, policy.then, policy.needs, policy.allow_irreversible, policy.rule)
-    # policies without a start keep the digest that they were accepted by
-    starts = (policy.start,) if policy.start else ()
+    # policies without a start and an until label keep the digest that they were accepted by
+    starts = tuple(one for one in (policy.start, policy.until) if one)
     parts = (*map(repr, meaning), _describe_schedule(policy.schedule), *map(repr, (policy.warmup_max, policy.alone, *starts)))
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:DIGEST_CHARS]
 

@@ -211,6 +211,9 @@ def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -
     yield f"selects: {_format_target(policy.target)}"
     duration = f", for {format_length(policy.hold)}" if policy.hold else ""
     yield f"when: {policy.when.text}{duration}"
+    if policy.until is not None:
+        ahead = format_length(policy.until.ahead_max)
+        yield f"until label: {policy.until.label}; a date more than {ahead} ahead counts as missing"
     if policy.alone:
         yield "members of a group are judged one by one"
     if policy.needs:

@@ -3,7 +3,6 @@
 `dispatch` decides which are sent, and when again.
 
 Hook alerts: `checkpoint` exceeds its 5 min at 19:05: alert at once; the stop, due at 19:05, runs at 19:10 or later.
-
 Silent agents: the agent of train-1 last sent at 12:03. At 12:07 it no longer counts as evidence, and one alert reports "its
 agent has not reported since 2026-11-22 12:03 UTC". The provider's own samples still count.
 """
@@ -31,6 +30,7 @@ from costguard.guard.alerts.fleet import build_alert_subject, explain_cap, list_
 from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
 from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
+from costguard.guard.alerts.until import list_until_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, compute_grace, describe_hook_run
@@ -107,6 +107,7 @@ def list_alerts(
         *_list_start_alerts(survey, snapshot, rules, costs),
         *_list_arming_alerts(rules, snapshot),
         *_list_trouble_alerts(rules, snapshot),
+        *list_until_alerts(survey, rules, snapshot),
     ]
     alerts += [*list_hook_alerts(survey, snapshot, rules), *list_fleet_alerts(survey, rules, snapshot, scopes)]
     return [*alerts, *list_held_alerts(survey, rules, snapshot), *_list_acceptance_alerts(survey, snapshot)]

@@ -26,7 +26,7 @@ from costguard.guard.action_intents import (
 )
 from costguard.guard.action_plan import ANNOUNCED_HOLDS, RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
 from costguard.guard.cap_forecast import build_cap_policies
-from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext
 from costguard.guard.escalation import END_MARGIN, Hook, HookRun
 from costguard.guard.evaluation import GuardEvaluation, build_constraints, build_current_case, explain_unproven
 from costguard.guard.overrides import find_owner
@@ -383,9 +383,12 @@ class ActionExecutor:
         holds = list_standing_holds(
             step, build_current_case(live, policy, self.rules, snapshot), build_constraints(self.rules, snapshot)
         )
-        return next((says for _, says in holds), "") or self._explain_out_of_target(policy, observation)
+        return next((says for _, says in holds), "") or self._explain_out_of_target(policy, live, snapshot)
 
-    def _explain_out_of_target(self, policy: Policy, observation: Observation) -> str:
+    def _explain_out_of_target(self, policy: Policy, live: LiveResource, snapshot: GuardSnapshot) -> str:
+        observation, end = live.observation, ResourceContext.of(live, self.rules, snapshot).read_end_date(policy)
+        if policy.until is not None and end is not None and end.state != policy.until.label:
+            return f"{policy.name} no longer applies: {end.why}"
         is_target = policy.rule == CAP_RULE or matches_target(
             policy.target, observation, find_owner(observation, self.rules.owner_from)
         )
