@@ -5,8 +5,9 @@ Users, notebooks and schedulers are probed for the agent's loop by one call, whi
     around = ActivityProbe(HostView.real())
     seen = around.look(time.time())       # seen.signals (input_age_s, connections, queue_jobs), seen.troubles
 
-Terminals are read at each call. Notebook servers and schedulers are queried once a minute in a separate thread; their answers
-are valid for three minutes. A query that hangs is not repeated, and its signals are missing from then on.
+Terminals are read at each call. Notebook servers, schedulers and inference servers are queried once a minute, each in a thread
+of its own; their answers are valid for three minutes. A query that hangs is not repeated, and its signals are missing from then
+on.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from costguard_agent.clock import CpuThrottle, Moment
 from costguard_agent.gpu_processes import GpuProcessTrees
 from costguard_agent.host import HostView
 from costguard_agent.host_metrics import HostMetrics
+from costguard_agent.inference_servers import ServerProbe
 from costguard_agent.nvml import BLIND, GpuWatcher
 from costguard_agent.protocol import build_record
 from costguard_agent.signals import (
     CONNECTIONS,
     INPUT_AGE,
     QUEUE_JOBS,
+    SERVER_CORES,
+    SERVER_REQUESTS,
     ProbeResult,
     SignalReading,
     merge_probe_results,
@@ -79,6 +83,8 @@ class Collector:
         looks = self._take_gpu_readings()
         probe_result = self._measure_safely("people and queues", lambda: self._around.look(time.time()), UNSEEN)
         signals = {**self._measure_host(moment), **probe_result.signals, **hint_signals}
+        if SERVER_REQUESTS in signals and "cpu_cores" in signals:
+            signals[SERVER_CORES] = self._trees.sum_cores(self._around.servers.pids)
         looks.append(SignalReading(moment.boot_s, over_s, signals))
         record = build_record(at_ms, round(over_s, 3), merge_readings(looks, at_s=moment.boot_s))
         troubles = (*self._troubles, *self._machine.list_troubles(), *self._trees.troubles, *probe_result.troubles)
@@ -179,16 +185,18 @@ class BackgroundQuery:
 
 
 class ActivityProbe:
-    """Probes users, notebook servers and schedulers in one call."""
+    """Probes users, notebook servers, schedulers and inference servers in one call."""
 
     def __init__(self, surroundings: HostView) -> None:
         self._people, self._pace = SessionProbe(surroundings), CpuThrottle(PEOPLE_EVERY_S, PEOPLE_SHARE)
         self._seen, self._seen_s = ProbeResult(), 0.0
+        self.servers = ServerProbe(surroundings)
         self._inquiries = (
             BackgroundQuery(
                 "notebook servers", lambda now: notebooks.probe_notebooks(surroundings, now), (CONNECTIONS, INPUT_AGE)
             ),
             BackgroundQuery("schedulers", lambda _: schedulers.probe_schedulers(surroundings), (QUEUE_JOBS,)),
+            BackgroundQuery("inference servers", lambda _: self.servers.probe(), ()),
         )
 
     def look(self, now: float, *, within_s: float = 0.0) -> ProbeResult:

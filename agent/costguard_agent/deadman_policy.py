@@ -186,7 +186,7 @@ def _format_hours(seconds: float) -> str:
 
 
 GPU, CORES, CPU, NETWORK, DISK = "gpu_util", "cpu_cores", "cpu_util", "network_bytes_s", "disk_bytes_s"
-COUNTERS = ("step", "heartbeat")
+COUNTERS = ("step", "heartbeat", "server_tokens")
 REQUIRED = (GPU, CORES, CPU, NETWORK, DISK, INPUT_AGE)
 """Families that every record must have. Queues and counters must be there only where they were there before."""
 STRETCH_S, SLACK_S, STALE_S, WINDOW_MOST_S = 300.0, 5.0, 60.0, 86400.0

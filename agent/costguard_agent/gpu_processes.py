@@ -92,16 +92,16 @@ def find_descendants(table: Table, roots: Iterable[int]) -> set[int]:
     return pids
 
 
-def sum_busy_sessions(table: Table, used: Mapping[int, float], over_s: float) -> float:
-    """Return the cores of those sessions whose processes in `used` took more than SESSION_CORES_MIN of `over_s` seconds; pure.
+def select_busy_sessions(table: Table, used: Mapping[int, float], over_s: float) -> set[int]:
+    """Return the processes of those sessions that took more than SESSION_CORES_MIN of `over_s` seconds; pure.
 
     `used`: processor seconds by pid.
     """
     by_session: dict[int, float] = {}
-    for pid, seconds in used.items():
-        if table[pid].name not in DAEMONS:
-            by_session[table[pid].session] = by_session.get(table[pid].session, 0.0) + seconds
-    return sum(cores for cores in (seconds / over_s for seconds in by_session.values()) if cores > SESSION_CORES_MIN)
+    job_pids = {pid for pid in used if table[pid].name not in DAEMONS}
+    for pid in job_pids:
+        by_session[table[pid].session] = by_session.get(table[pid].session, 0.0) + used[pid]
+    return {pid for pid in job_pids if by_session[table[pid].session] > SESSION_CORES_MIN * over_s}
 
 
 class GpuProcessTrees:
@@ -115,6 +115,7 @@ class GpuProcessTrees:
         self._before: dict[int, ProcessTimes] = {}
         self._before_s = -1.0
         self._cores: float | None = None
+        self._counted: dict[int, float] = {}
         self._members: dict[int, int] = {}
         self._found: frozenset[int] | None = None
         self.troubles: tuple[str, ...] = ()
@@ -132,7 +133,11 @@ class GpuProcessTrees:
 
     def forget(self) -> None:
         """Discard the last reading after a gap; the next one is a first one."""
-        self._before, self._before_s, self._cores = {}, -1.0, None
+        self._before, self._before_s, self._cores, self._counted = {}, -1.0, None, {}
+
+    def sum_cores(self, roots: Iterable[int]) -> float:
+        """Return the part of the cores counted last that `roots` and their descendants use."""
+        return sum(self._counted.get(pid, 0.0) for pid in find_descendants(self._before, roots))
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -150,8 +155,9 @@ class GpuProcessTrees:
         over_s = at_s - self._before_s
         if self._before_s >= 0 and over_s > 0:
             used = compute_used_s(self._before, table, since_ticks=self._before_s * self._tick)
-            others = sum_busy_sessions(table, {pid: used[pid] for pid in used.keys() - inside - {os.getpid()}}, over_s)
-            self._cores = sum(seconds for pid, seconds in used.items() if pid in inside) / over_s + others
+            others = select_busy_sessions(table, {pid: used[pid] for pid in used.keys() - inside - {os.getpid()}}, over_s)
+            self._counted = {pid: used[pid] / over_s for pid in used.keys() & (inside | others)}
+            self._cores = sum(self._counted.values())
         self._members = {pid: table[pid].began for pid in inside}
         self._before, self._before_s = table, at_s
 

@@ -75,6 +75,9 @@ SIGNALS = (
     "input_age_s",
     "connections",
     "agent_alive",
+    "server_requests",
+    "server_tokens",
+    "server_cores",
 )
 """As `costguard.values.sample.SIGNALS` has them, with units (tests hold the two together)."""
 

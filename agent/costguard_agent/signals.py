@@ -50,6 +50,9 @@ MEANINGS: Mapping[str, str] = {
     "input_age_s": AGE,
     "connections": MAX,
     "agent_alive": LAST,
+    "server_requests": MAX,
+    "server_tokens": LAST,
+    "server_cores": MEAN,
 }
 """How looks become one value; those of GPUs are put together per GPU first. `age`: since the latest of its moments."""
 
@@ -169,6 +172,8 @@ def _is_plausible(name: str, value: float) -> bool:
 
 
 INPUT_AGE, CONNECTIONS, QUEUE_JOBS = "input_age_s", "connections", "queue_jobs"
+SERVER_REQUESTS, SERVER_TOKENS, SERVER_CORES = "server_requests", "server_tokens", "server_cores"
+SERVER_SIGNALS = (SERVER_REQUESTS, SERVER_TOKENS)
 FRESH_S = 1800.0
 """Younger input than this is work (GUARD, section 2)."""
 
@@ -182,10 +187,10 @@ class ProbeResult(NamedTuple):
 
 
 def merge_probe_results(probe_results: Sequence[ProbeResult]) -> ProbeResult:
-    """Merge several results: the latest input, the sum of sessions, the sum of jobs."""
+    """Merge several results: the latest input, the sum of sessions, the sum of jobs; of servers, the one that has them."""
     unknown = {name for one in probe_results for name in one.unknown}
     troubles = tuple(dict.fromkeys(text for one in probe_results for text in one.troubles))
-    signals: dict[str, float] = {}
+    signals = {name: one.signals[name] for one in probe_results for name in SERVER_SIGNALS if name in one.signals}
     ages = [one.signals[INPUT_AGE] for one in probe_results if INPUT_AGE in one.signals]
     if ages and (INPUT_AGE not in unknown or min(ages) < FRESH_S):
         signals[INPUT_AGE] = min(ages)

@@ -46,6 +46,9 @@ from costguard.values.sample import (
     NETWORK,
     PCIE,
     QUEUE_JOBS,
+    SERVER_CORES,
+    SERVER_REQUESTS,
+    SERVER_TOKENS,
     SM_ACTIVE,
     STEP,
 )
@@ -84,6 +87,9 @@ SIGNAL_BOUNDS: Mapping[str, tuple[float, float]] = {
     INPUT_AGE: (0.0, 1e9),
     CONNECTIONS: (0.0, 1e6),
     AGENT_ALIVE: (0.0, 1.0),
+    SERVER_REQUESTS: (0.0, 1e7),
+    SERVER_TOKENS: (0.0, 1e16),
+    SERVER_CORES: (0.0, 1e5),
 }
 """Signal -> the least and the most that one machine can come to. What lies outside is a wrong unit."""
 SIGNAL_NAMES = {name: name for name in SIGNAL_BOUNDS}

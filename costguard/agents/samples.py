@@ -31,12 +31,14 @@ from costguard.values.sample import (
     HEARTBEAT,
     INPUT_AGE,
     QUEUE_JOBS,
+    SERVER_REQUESTS,
+    SERVER_TOKENS,
     STEP,
     Sample,
 )
 
-LAST_VALUE_SIGNALS = frozenset((STEP, HEARTBEAT, GPU_POWER_LIMIT, AGENT_ALIVE))
-MAX_VALUE_SIGNALS = frozenset((GPU_BUSY_COUNT, GPU_TEMPERATURE, QUEUE_JOBS, CONNECTIONS))
+LAST_VALUE_SIGNALS = frozenset((STEP, HEARTBEAT, GPU_POWER_LIMIT, AGENT_ALIVE, SERVER_TOKENS))
+MAX_VALUE_SIGNALS = frozenset((GPU_BUSY_COUNT, GPU_TEMPERATURE, QUEUE_JOBS, CONNECTIONS, SERVER_REQUESTS))
 SKEW_MS = 2000
 """A clock that is off by less is taken as it is: so much comes from the way."""
 RECORD_AGE_MAX = timedelta(hours=47)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow, build_window
+from costguard.guard.server_rest import find_server_rest, find_spin_rest, is_server_loop, limit_server_idleness
 from costguard.guard.signal_summary import (
     IDLE_POWER_SHARE_MIN,
     Classification,
@@ -30,6 +31,7 @@ from costguard.guard.signals import (
     AGE,
     AGENT,
     CLOCK_AHEAD_MAX_US,
+    COUNTER,
     CPU,
     CPU_UTIL_LARGE,
     DUTY,
@@ -45,6 +47,7 @@ from costguard.guard.signals import (
     QUEUE,
     RELEASED,
     SAMPLE_LOOKBACK,
+    SERVER,
     SIGNAL_FAMILIES,
     UNKNOWN,
     WARMING,
@@ -129,10 +132,12 @@ def classify_activity(
         classification = Classification(
             UNKNOWN, 0, (f"{last.kind.told} last arrived at {format_clock(last.line.ats[-1])}",), None
         )
-    if classification is None and busy:
+    rest = find_server_rest(tracks, view, memory_held=_is_memory_held(lines, view) is True)
+    spin_since = find_spin_rest(lines, tracks, view, rest)
+    if classification is None and busy and spin_since is None:
         classification = _classify_active(observation, busy, lines, view)
     weak = None
-    if classification is None:
+    if classification is None and spin_since is None:
         above = {name: _find_busy_threshold(observation, line, view, None) or 0 for name, line in lines.items()}
         worked_until = max([one.until for one in tracks if one.until is not None], default=view.start)
         weak = summarize_weak_signals(lines, above, view, worked_until)
@@ -141,16 +146,17 @@ def classify_activity(
         names = ", ".join(_format_level(one.kind, one.peak, "up to ") for one in shown)
         classification = Classification(ACTIVE, 0.9, (f"{names}: each is low, together they are work",), weak.began)
     if classification is None:
-        classification = _classify_quiet(
+        quiet = _classify_quiet(
             observation.started_at or since,
-            tracks,
+            [one for one in tracks if spin_since is None or one.kind.family != CPU],
             view,
             warmup_max=warmup_max,
             needs=needs,
             phase_until=phase_until,
             jumped=jumped,
-            weak_until=weak.until if weak is not None and weak.worked else None,
+            weak_until=weak.until if weak is not None and weak.worked else spin_since,
         )
+        classification = limit_server_idleness(quiet, rest, view, spins=spin_since is not None)
     unused = _find_unused_start(tracks, view) if classification.state == ACTIVE else None
     idle_since = classification.since if classification.state == IDLE else None
     return Activity(
@@ -161,7 +167,7 @@ def classify_activity(
         reasons=classification.reasons,
         since=None if classification.since is None else from_micros(classification.since),
         families=_list_measured_families(tracks),
-        coverage=min([one.coverage for one in tracks], default=None),
+        coverage=min([one.coverage for one in tracks if one.kind.family != SERVER], default=None),
         attended=attended,
         wasted_share=classification.wasted_share,
     )
@@ -178,7 +184,7 @@ def _classify_quiet(
     jumped: bool,
     weak_until: int | None,
 ) -> Classification:
-    """Classify a machine without a busy signal as warming, unknown or idle. `weak_until`: when weak signals were work last."""
+    """Classify a machine without a busy signal as warming, unknown or idle. `weak_until`: when work not in `tracks` ended."""
     began = to_micros(started)
     ahead = began > view.now + CLOCK_AHEAD_MAX_US
     if view.now - began < warmup_max // MICROSECOND and not ahead and not any(one.worked for one in tracks):
@@ -197,10 +203,10 @@ def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow, id
     GPU at rest can draw: a signal source that fails shows free memory too, but 0 W.
     """
     memory, agent = lines.get(GPU_MEMORY_USED), lines.get(AGENT_ALIVE)
-    recent = view.newest - 2 * view.poll
-    if memory is None or memory.ats[-1] < recent:
+    recent, memory_held = view.newest - 2 * view.poll, _is_memory_held(lines, view)
+    if memory is None or memory_held is None:
         return ""
-    if memory.values[-1] >= MEMORY_HELD_MIN:
+    if memory_held:
         return HELD
     power, limit = lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER), lines.get(GPU_POWER_LIMIT)
     if agent is None or agent.ats[-1] < recent or power is None or power.ats[-1] < recent:
@@ -208,6 +214,14 @@ def _find_memory_use(lines: Mapping[str, SignalSeries], view: ActivityWindow, id
     least = IDLE_POWER_SHARE_MIN * limit.values[-1] if limit is not None else 1.0
     recent_values = memory.values[bisect_left(memory.ats, idle_since - view.length) :]
     return RELEASED if max(recent_values) >= MEMORY_HELD_MIN and power.values[-1] > least else ""
+
+
+def _is_memory_held(lines: Mapping[str, SignalSeries], view: ActivityWindow) -> bool | None:
+    """Return whether a process holds GPU memory now; None if that is not measured."""
+    memory = lines.get(GPU_MEMORY_USED)
+    if memory is None or memory.ats[-1] < view.newest - 2 * view.poll:
+        return None
+    return memory.values[-1] >= MEMORY_HELD_MIN
 
 
 def _find_unused_start(tracks: Sequence[SignalSummary], view: ActivityWindow) -> int | None:
@@ -251,13 +265,13 @@ def probe_activity(
         if line.ats[-1] < recent or kind.reading in (LIMIT, PRESENCE) or kind.family == AGENT:
             continue
         above = _find_busy_threshold(observation, line, view, limit or None)
-        if hung and kind.family in (DUTY, POWER, CPU):
+        if (hung and kind.family in (DUTY, POWER, CPU)) or (kind.family == CPU and is_server_loop(lines, recent)):
             continue
         latest = [v for at, v in zip(line.ats, line.values, strict=True) if at >= recent]
         if kind.reading == AGE and min(latest) < INPUT_COUNTS_FOR.total_seconds():
             return f"keyboard input {max(0.0, min(latest)) / 60:.0f} min ago"
-        changed = kind.family == PROGRESS and len(set(line.values[-len(latest) - 1 :])) > 1
-        if changed or (kind.family != PROGRESS and kind.reading != AGE and above is not None and max(latest) > above):
+        changed = kind.reading == COUNTER and len(set(line.values[-len(latest) - 1 :])) > 1
+        if changed or (kind.reading not in (COUNTER, AGE) and above is not None and max(latest) > above):
             return f"{kind.told} changed just now" if changed else f"{_format_level(kind, max(latest))} just now"
     return ""
 
@@ -312,7 +326,7 @@ def _classify_active(
 def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
     if one.line.signal == INPUT_AGE and one.began is not None:
         return f"keyboard input at {format_clock(one.began)}"
-    if one.kind.family == PROGRESS:
+    if one.kind.reading == COUNTER:
         return f"{one.kind.told} changed in the last {format_minutes(view.now - view.opens)}"
     return f"{_format_level(one.kind, one.peak, 'up to ')} in the last {format_minutes(view.now - view.opens)}"
 
@@ -329,7 +343,11 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
     for one in tracks:
         if one.line.signal == GPU_UTIL and _may_be_fraction(one.line, view):
             doubts.append("GPU utilization is between 0 and 1 % in every sample: it may be a fraction, where 1 means 100 %")
-        if one.proven or (needs and one.kind.family not in (*needs, *_list_required_families(needs, measured))):
+        if (
+            one.proven
+            or one.kind.family == SERVER
+            or (needs and one.kind.family not in (*needs, *_list_required_families(needs, measured)))
+        ):
             continue
         if not one.fresh:
             doubts.append(f"{one.kind.told} last arrived at {format_clock(one.line.ats[-1])}")
@@ -384,7 +402,7 @@ def get_confidence_cap(proven: frozenset[str]) -> tuple[float, str]:
 def _explain_quiet(one: SignalSummary, since: str) -> str:
     if one.line.signal == INPUT_AGE:
         return "no keyboard input for 30 min"
-    if one.kind.family == PROGRESS:
+    if one.kind.reading == COUNTER:
         return f"{one.kind.told}: no progress since {since}"
     return f"{_format_level(one.kind, one.peak, 'at most ' if one.peak else '')} since {since}"
 

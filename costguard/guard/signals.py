@@ -38,6 +38,9 @@ from costguard.values.sample import (
     NETWORK,
     PCIE,
     QUEUE_JOBS,
+    SERVER_CORES,
+    SERVER_REQUESTS,
+    SERVER_TOKENS,
     STEP,
     Sample,
 )
@@ -54,6 +57,8 @@ ACTIVITY_STATES = {
 DUTY, POWER, CPU, IO, PROGRESS, QUEUE, PEOPLE, AGENT = "duty", "power", "cpu", "io", "progress", "queue", "people", "agent"
 MEMORY = "memory"
 """GPU memory is evidence of a process, never of work, so no policy may ask for it."""
+SERVER = "server"
+"""An inference server's own metrics: few machines have one, so no policy may ask for it."""
 HELD, RELEASED = "held", "released"
 """GPU memory of an idle machine: a process still holds it; or one held it before, and its agent shows that none does now."""
 SIGNAL_FAMILIES = {
@@ -149,6 +154,9 @@ SIGNAL_KINDS: Mapping[str, SignalKind] = {
     QUEUE_JOBS: SignalKind(family=QUEUE, told="jobs in the queue"),
     INPUT_AGE: SignalKind(family=PEOPLE, reading=AGE, told="input"),
     CONNECTIONS: SignalKind(family=PEOPLE, reading=PRESENCE, told="open sessions"),
+    SERVER_REQUESTS: SignalKind(family=SERVER, told="requests at the inference server"),
+    SERVER_TOKENS: SignalKind(family=SERVER, reading=COUNTER, told="tokens of the inference server"),
+    SERVER_CORES: SignalKind(family=SERVER, reading=PRESENCE, told="the inference server", unit=" cores"),
     AGENT_ALIVE: SignalKind(family=AGENT, reading=ALIVE, told="agent"),
 }
 """The signals that bear on work. Temperature does not, and memory shows only whether a process is there: it may be asleep."""

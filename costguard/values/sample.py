@@ -29,6 +29,7 @@ STEP, HEARTBEAT, QUEUE_JOBS, INPUT_AGE, CONNECTIONS, AGENT_ALIVE = (
     "connections",
     "agent_alive",
 )
+SERVER_REQUESTS, SERVER_TOKENS, SERVER_CORES = "server_requests", "server_tokens", "server_cores"
 SIGNALS = {
     GPU_UTIL: "percent of the time in which a kernel ran, 0 to 100, of the busiest GPU",
     SM_ACTIVE: "percent of its multiprocessors that had work, 0 to 100, of the busiest GPU (DCGM)",
@@ -51,6 +52,9 @@ SIGNALS = {
     INPUT_AGE: "seconds since a key was pressed, or a notebook's kernel began or ended a cell, whichever is later",
     CONNECTIONS: "open sessions of people: terminals, editors, notebooks",
     AGENT_ALIVE: "1 from an agent that can see processes, at every interval",
+    SERVER_REQUESTS: "requests that run or wait at the inference servers of the machine, by their own metrics",
+    SERVER_TOKENS: "tokens that these servers read and wrote since they began, a counter: any change counts as progress",
+    SERVER_CORES: "the part of cpu_cores that these servers use",
 }
 """What a signal is called here, whatever a provider calls it, and its unit: every adapter translates to these.
 

@@ -28,6 +28,10 @@ from tests.agent.test_people import NOW, PTS
         ([ProbeResult({"queue_jobs": 0.0}), ProbeResult({}, ("queue_jobs",))], {}),
         ([ProbeResult({"queue_jobs": 2.0}, ("queue_jobs",))], {"queue_jobs": 2.0}),
         ([ProbeResult({"queue_jobs": 0.0})], {"queue_jobs": 0.0}),
+        (
+            [ProbeResult(), ProbeResult({"server_requests": 0.0, "server_tokens": 7.0})],
+            {"server_requests": 0.0, "server_tokens": 7.0},
+        ),
         ([], {}),
     ],
 )

@@ -210,7 +210,7 @@ def test_a_counter_that_moved_is_work_and_one_that_stands_is_not(name: str) -> N
     assert quiet.collect_evidence(now_s, 3000.0).working == ()
 
 
-@pytest.mark.parametrize("name", ["step", "queue_jobs"])
+@pytest.mark.parametrize("name", ["step", "queue_jobs", "server_tokens"])
 def test_what_was_there_and_is_gone_is_missing(name: str) -> None:
     quiet, now_s = filled(0.5, {name: 0.0})
     quiet, now_s = filled(0.5, begin_s=now_s, quiet=quiet)

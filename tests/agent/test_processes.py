@@ -16,7 +16,7 @@ from costguard_agent.gpu_processes import (
     compute_used_s,
     is_holding_gpu,
     parse_stat,
-    sum_busy_sessions,
+    select_busy_sessions,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,19 +188,18 @@ def test_who_holds_no_gpu_uses_no_core_of_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cores", "counted"),
     [
-        ({(30, 30): 1.0}, 1.0),
-        ({(30, 30): 0.2, (31, 30): 0.2, (32, 30): 0.2}, 0.6),
-        ({(30, 30): 0.4, (31, 31): 0.4, (32, 32): 0.4}, 0.0),
-        ({(30, 30): 0.3, (31, 31): 2.0}, 2.0),
+        ({(30, 30): 1.0}, {30}),
+        ({(30, 30): 0.2, (31, 30): 0.2, (32, 30): 0.2}, {30, 31, 32}),
+        ({(30, 30): 0.4, (31, 31): 0.4, (32, 32): 0.4}, set()),
+        ({(30, 30): 0.3, (31, 31): 2.0}, {31}),
     ],
     ids=["one busy core", "a session's processes together", "daemons that each use little", "one session of two"],
 )
 def test_processes_without_a_gpu_count_where_a_session_uses_more_than_half_a_core(
-    cores: dict[tuple[int, int], float], counted: float
+    cores: dict[tuple[int, int], float], counted: set[int]
 ) -> None:
     now = table(*(process(pid)._replace(session=session) for pid, session in cores))
-    found = sum_busy_sessions(now, {pid: 10 * used for (pid, _), used in cores.items()}, 10.0)
-    assert found == pytest.approx(counted)
+    assert select_busy_sessions(now, {pid: 10 * used for (pid, _), used in cores.items()}, 10.0) == counted
 
 
 def test_a_tokeniser_without_a_gpu_is_seen_beside_a_holder_at_rest_and_a_busy_daemon_is_not(tmp_path: Path) -> None:
@@ -213,6 +212,7 @@ def test_a_tokeniser_without_a_gpu_is_seen_beside_a_holder_at_rest_and_a_busy_da
         proc.add(40, "dcgm-exporter", ticks)
         cores = found.look(at, frozenset([20]), gpus=True)
     assert (cores, found.members) == (1.0, (20,))
+    assert (found.sum_cores([30]), found.sum_cores([20, 40, 999])) == (1.0, 0.0)
 
 
 def test_who_may_not_be_asked_counts_unless_it_runs_beside_every_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

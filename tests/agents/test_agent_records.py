@@ -34,6 +34,13 @@ def test_each_signal_is_merged_by_what_it_means() -> None:
     }  # fmt: skip
 
 
+def test_of_a_server_the_most_requests_the_last_count_and_the_mean_of_its_cores_are_kept() -> None:
+    lot = [moment(30, 30.0, server_requests=3.0, server_tokens=900.0, server_cores=1.0)]
+    lot += [moment(60, 30.0, server_requests=0.0, server_tokens=40.0, server_cores=0.0)]
+    found = {one.signal: one.value for one in merge_records(KEY, lot, MIN).samples}
+    assert found == {"server_requests": 3.0, "server_tokens": 40.0, "server_cores": 0.5}
+
+
 def test_what_is_missing_in_a_record_is_missing_in_the_mean_and_no_zero() -> None:
     lot = [moment(15, gpu_util=80.0), moment(30), moment(45), moment(60, cpu_util=4.0)]
     assert {one.signal: one.value for one in merge_records(KEY, lot, MIN).samples} == {"gpu_util": 80.0, "cpu_util": 4.0}
