@@ -63,7 +63,7 @@ from costguard.guard.signals import (
     select_counted_series,
 )
 from costguard.guard.until import EndDate, find_until_override, read_end_date
-from costguard.guard.utilization import measure_share
+from costguard.guard.utilization import GpuUsage, measure_share, measure_usage
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
@@ -327,6 +327,14 @@ class ResourceContext:
                     gpus=float(observation.gpu_count),
                 )
         return {name: share for name, share in self.shares.items() if share is not None}
+
+    def measure_usage(self) -> GpuUsage | None:
+        """Return how far its GPUs were used in the last two hours; None: it does not run, or that is not known."""
+        observation = self.live.observation
+        if observation.kind != INSTANCE or observation.state != RUNNING:
+            return None
+        since, now = self._counted[0], self.sight.now
+        return measure_usage(self.columns, since=since, now=now, interval=self.sample_interval, lag=self.lag)
 
     def classify_alone(self, policy: Policy | None) -> Activity:
         """Return its own activity, independent of its group; computed once for policies with the same window and needs."""

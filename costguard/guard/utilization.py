@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import mul, sub
+from operator import mul, ne, sub
 
-from costguard.guard.facts import split_mean
+from costguard.guard.facts import name_mean, split_mean
 from costguard.guard.signal_summary import IDLE_POWER_SHARE_MIN
 from costguard.guard.signals import SampleColumns
 from costguard.values.instant import MICROSECOND, to_micros
@@ -25,6 +26,16 @@ COVERAGE_LEAST = 0.5
 """Share of a window that samples must cover: with less, the part that is not known could turn the mean over."""
 POWER_SHARE_MAX = 1.25
 """Of the limit: GPUs exceed theirs by a few percent for milliseconds, so more is another unit or another limit."""
+
+USAGE_WINDOW = timedelta(hours=2)
+"""What status and pages show the mean of."""
+JUMPING, STEADY = "jumping", "steady"
+QUIET_MOST, BUSY_LEAST, SWITCHES_LEAST, JUMPING_SHARE = 0.1, 0.8, 8, 0.7
+"""Jumping: in 70 % of the samples the GPU does next to nothing or nearly all it can, and it changes eight times between both. A
+job that ends, or one of ten minutes every hour, changes four times in two hours."""
+STEADY_WITHIN, STEADY_SHARE = 0.1, 0.9
+PATTERN_LEAST, PATTERN_MOST = 0.05, 0.6
+"""Means between which a pattern is looked for: above, the GPU is used well; below, hardly at all."""
 
 Shares = tuple[Sequence[int], Sequence[float]]
 """When samples were taken, in microseconds since 1970 and in order, and what they show, 0 to 1."""
@@ -53,6 +64,35 @@ def measure_share(
         spans = [min(span, longest) for span in spans]
     covered = sum(spans)
     return sum(map(mul, spans, values)) / covered if covered >= COVERAGE_LEAST * (last - opens) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUsage:
+    """The duty of the busiest GPU over USAGE_WINDOW: its `mean`, 0 to 1, and its `pattern`: JUMPING, STEADY or ""."""
+
+    mean: float
+    pattern: str = ""
+
+
+def measure_usage(
+    columns: SampleColumns, *, since: datetime, now: datetime, interval: timedelta, lag: timedelta
+) -> GpuUsage | None:
+    """Return the use at `now`; None: not measured, or not enough of the window. Parameters as of `measure_share`."""
+    name = name_mean("gpu_util", USAGE_WINDOW)
+    mean = measure_share(name, columns, since=since, now=now, interval=interval, lag=lag, gpus=1)
+    if mean is None:
+        return None
+    _, shares = _list_shares("gpu_util", columns, to_micros(max(since, now - lag - USAGE_WINDOW)), to_micros(now), 1)
+    return GpuUsage(mean=mean, pattern=_find_pattern(shares, mean) if PATTERN_LEAST <= mean <= PATTERN_MOST else "")
+
+
+def _find_pattern(shares: Sequence[float], mean: float) -> str:
+    ends = [share >= BUSY_LEAST for share in shares if not QUIET_MOST < share < BUSY_LEAST]
+    switches = sum(map(ne, ends[1:], ends))
+    if switches >= SWITCHES_LEAST and len(ends) >= JUMPING_SHARE * len(shares):
+        return JUMPING
+    near = sum(abs(share - mean) <= STEADY_WITHIN for share in shares)
+    return STEADY if near >= STEADY_SHARE * len(shares) else ""
 
 
 def _may_be_fraction(shares: Sequence[float]) -> bool:

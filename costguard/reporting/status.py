@@ -28,6 +28,7 @@ from costguard.guard.overrides import Override
 from costguard.guard.scheduled_starts import ScheduledStart
 from costguard.guard.signals import Activity
 from costguard.guard.timed_stops import get_due_time, index_timed_stops, select_timed_stop
+from costguard.guard.utilization import GpuUsage
 from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
 from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
 from costguard.metering.observation import Handling
@@ -50,7 +51,7 @@ class ResourceAnnotations:
     """The guard's facts about a resource. `lease`: the one in force now. `agent`: the enrolled one.
 
     `starts_at`: when a schedule starts it again, as far as nothing lasting holds that; None: none does.
-    `stops_at`: for when a person planned its stop; None: nobody did.
+    `stops_at`: for when a person planned its stop; None: nobody did. `usage`: of its GPUs; None: not measured.
     """
 
     work: Activity = field(default_factory=Activity)
@@ -60,6 +61,7 @@ class ResourceAnnotations:
     agent: Agent | None = None
     starts_at: datetime | None = None
     stops_at: datetime | None = None
+    usage: GpuUsage | None = None
 
 
 NO_ANNOTATIONS = ResourceAnnotations()
@@ -311,6 +313,7 @@ def annotate_resources(
             agent=agents.get(context.key),
             starts_at=starts.get(context.key),
             stops_at=get_due_time(plan) if (plan := select_timed_stop(context.live.observation, planned)) else None,
+            usage=context.measure_usage(),
         )
         for context in build_contexts(rules, snapshot)
     }

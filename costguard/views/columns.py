@@ -49,6 +49,8 @@ COMMON_FITS: Mapping[str, ColumnFit] = {
     "id": ColumnFit(rank=4, least=10, how=MIDDLE),
     "GPU": ColumnFit(rank=1),
     "up": ColumnFit(rank=6),
+    "use": ColumnFit(rank=6),
+    "used": ColumnFit(rank=6),
     "state": ColumnFit(),
     "instance": ColumnFit(rank=6, least=10),
     "split": ColumnFit(rank=8),

@@ -44,6 +44,7 @@ from costguard.views.report_sections import (
     list_section_notes,
     list_section_tables,
 )
+from costguard.views.utilization import format_use_cell
 from costguard.views.waste import format_waste_cell, list_waste_charts
 
 SCHEMA = "costguard.report/1"
@@ -286,7 +287,8 @@ def _build_group_table(statement: Statement, sums: CurrencySums, exchange: Excha
     blank = ("",) * (len(statement.by) - 1)
     hours, gpu_hours = sum(g.us for g in sums.groups), sum(g.gpu_milli_us for g in sums.groups) / 1000
     total = ["total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high]
-    total += [format_waste_cell(sums.waste, computing=True)] if judged else []
+    cells = [format_waste_cell(sums.waste, computing=True), format_use_cell(sums.waste, gpu_hours)]
+    total += cells if judged else []
     total += [statement.before.part.total.expected.format() if statement.before else ""] if compared else []
     shown = exchange if sums.currency == "USD" else None
     total += [shown.convert(sums.total.expected).format()] if shown else []
@@ -295,7 +297,7 @@ def _build_group_table(statement: Statement, sums: CurrencySums, exchange: Excha
         columns=(
             *statement.by,
             *("hours>", "GPU-hours>", f"{dearest}>", "low>", "high>"),
-            *(("idle>",) if judged else ()),
+            *(("idle>", "used>") if judged else ()),
             *(("before>",) if compared else ()),
             *((f"{shown.currency}>",) if shown else ()),
         ),
@@ -309,9 +311,10 @@ def _build_group_row(group: CostGroup, exchange: ExchangeRate | None, *, judged:
     shown = expected if group.unknown is None else "unknown" if group.unpriced == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
     idle = format_waste_cell(group.waste, computing=bool(group.computing))
+    use = format_use_cell(group.waste, group.gpu_milli_us / 1000)
     previous = "-" if group.before is None else group.before.format()
     other = "" if exchange is None else exchange.convert(group.money.expected).format()
-    more = (*((idle,) if judged else ()), *((previous,) if compared else ()), *((other,) if other else ()))
+    more = (*((idle, use) if judged else ()), *((previous,) if compared else ()), *((other,) if other else ()))
     return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
 
 

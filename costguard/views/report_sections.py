@@ -34,6 +34,7 @@ from costguard.values.text_format import (
     get_currency_sign,
 )
 from costguard.views.document import Column, HeadlineFigure, TableView, build_record, build_table
+from costguard.views.utilization import build_use_data, build_use_record, list_use_notes, list_use_sentences
 from costguard.views.waste import (
     build_waste_data,
     build_waste_figure,
@@ -58,6 +59,7 @@ def build_section_data(statement: Statement) -> dict[str, object]:
         "forecast": format_interval_exact(statement.forecast[0]) if statement.forecast else None,
         "before": _build_comparison_data(statement.before, statement.usd) if statement.before else None,
         "idle": build_waste_data(statement.usd),
+        "use": build_use_data(statement.usd),
         "stopped_disks": {
             "usd": format_interval_exact(
                 next((m for m in statement.rest.money if m.low.currency == USD), make_zero_interval())
@@ -78,6 +80,7 @@ def build_group_data(group: CostGroup) -> dict[str, object]:
     """
     return {
         **build_waste_record(group.waste),
+        **build_use_record(group.waste),
         "judged_share": _round_share(group.judged_share),
         "before_usd": format_exact(group.before) if group.before else None,
     }
@@ -106,6 +109,7 @@ def list_lead_sentences(statement: Statement) -> Iterator[str]:
     if statement.before is not None and not statement.blank:
         yield _format_comparison(statement.before, statement.usd)
     yield from list_waste_sentences(statement.usd)
+    yield from list_use_sentences(statement.usd)
     for money in statement.rest.money:
         machines = _format_count(statement.rest.machines, "machine")
         yield (
@@ -120,6 +124,7 @@ def list_section_notes(statement: Statement) -> Iterator[str]:
     if statement.ahead or statement.blank or not statement.beside:
         return
     yield from list_waste_notes(statement.usd)
+    yield from list_use_notes(statement.usd)
     if statement.saved.savings:
         yield f"Saved means: {SAVED_MEANS}."
     else:

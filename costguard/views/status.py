@@ -49,6 +49,7 @@ from costguard.views.status_rates import (
     format_rate_bound,
     format_stated_rate,
 )
+from costguard.views.utilization import build_usage_data, format_usage, list_usage_lines
 from costguard.views.watchdogs import build_share_data, format_shares, list_share_warnings
 
 SCHEMA = "costguard.status/1"
@@ -217,6 +218,7 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
         if dollars and not others
         else {"per_hour": others, "spent": None if dollars else {live.spent.low.currency: format_interval_exact(live.spent)}},
         "owner": one.owner or None,
+        "gpu_use": build_usage_data(one),
         "work": {
             "state": one.work.state,
             "confidence": one.work.confidence,
@@ -240,7 +242,14 @@ def _build_record(one: ResourceBurn, row: Mapping[str, object]) -> Mapping[str, 
     }
     spent = {f"spent_{end}": text for end, text in format_interval_exact(one.live.spent).items()}
     currency = {"currency": one.live.spent.low.currency}
-    return {key: row[key] for key in FLAT_KEYS} | bounds | currency | spent | {"owner": row["owner"], "work": one.work.state}
+    return (
+        {key: row[key] for key in FLAT_KEYS}
+        | bounds
+        | currency
+        | spent
+        | {"owner": row["owner"], "work": one.work.state}
+        | {"gpu_use": None if one.beside.usage is None else round(one.beside.usage.mean, 4)}
+    )
 
 
 def describe_status_source(*, run_at: datetime | None, asked_because: str, at: datetime, offline: bool) -> str:
@@ -300,6 +309,7 @@ def _build_table(status: FleetStatus) -> TableView:
         Column("", "spent>", _format_spend),
         Column("", "owner", lambda one: _shorten_name(one.owner or "-")),
         Column("", "work", lambda one: one.work.state),
+        Column("", "use>", lambda one: format_usage(one.beside.usage)),
     )
     short = {
         "resource": _list_short_names(status.resources),
@@ -398,6 +408,7 @@ def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
 
 def _list_notes(status: FleetStatus) -> Iterator[str]:
     yield from _list_silent_agents(status)
+    yield from list_usage_lines(status.resources)
     absent = sum(one.absent for one in status.resources)
     if absent:
         yield f"{absent} absent: complete listings do not contain them, but their end is not confirmed; the burn excludes them."

@@ -16,7 +16,7 @@ from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.policy import CANNOT_SAY, HOLDS, NOT_YET, STOP, PolicyStep
 from costguard.guard.policy_evaluation import FactInputs, build_facts, evaluate_policy, find_needed_confidence
 from costguard.guard.signals import ACTIVE, Activity, SampleColumns
-from costguard.guard.utilization import measure_share
+from costguard.guard.utilization import JUMPING, STEADY, measure_share, measure_usage
 from costguard.metering.observation import identify_incarnation
 from costguard.settings.conditions import read_condition
 from costguard.values.instant import to_micros
@@ -118,6 +118,34 @@ def test_a_provider_that_lags_is_measured_over_the_same_length() -> None:
     columns = {GPU_UTIL: column(range(10, 131), level(31))}
     assert share(MEAN, columns, lag=minutes(10)) == 0.31
     assert share("gpu_util", columns, lag=minutes(10)) == 0.31
+
+
+@pytest.mark.parametrize(
+    ("value", "mean", "pattern"),
+    [
+        (switch, 0.333, JUMPING),
+        (lambda ago: 100.0 if ago // 2 % 3 == 0 else 3.0, 0.353, JUMPING),
+        (lambda ago: 31.0 + ago % 5, 0.33, STEADY),
+        (lambda ago: 97.0 if ago % 70 < 30 else 0.0, 0.485, ""),  # a job every seventy minutes
+        (lambda ago: 100.0 if ago > 80 else 0.0, 0.325, ""),  # it ended
+        (lambda ago: 100.0 if ago % 10 else 0.0, 0.9, ""),  # checkpoints
+        (lambda ago: float(ago * 37 % 100), 0.49, ""),  # anything between
+        (level(0), 0.0, ""),
+    ],
+)
+def test_jumping_and_steady_use_are_told_apart_and_what_is_neither_is_not_named(
+    value: Callable[[int], float], mean: float, pattern: str
+) -> None:
+    columns = {GPU_UTIL: column(range(200), value)}
+    usage = measure_usage(columns, since=NOW - timedelta(days=1), now=NOW, interval=POLL, lag=timedelta())
+    assert usage is not None
+    assert usage.pattern == pattern
+    assert usage.mean == pytest.approx(mean, abs=0.01)
+
+
+def test_the_use_of_a_machine_that_was_measured_for_less_than_an_hour_is_unknown() -> None:
+    columns = {GPU_UTIL: column(range(50), switch)}
+    assert measure_usage(columns, since=NOW - timedelta(days=1), now=NOW, interval=POLL, lag=timedelta()) is None
 
 
 def evaluated(when: str, columns: SampleColumns) -> PolicyCase:

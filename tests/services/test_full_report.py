@@ -22,6 +22,7 @@ from costguard.services.guarding.status import build_status
 from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.testing.machine import FLOOR_W
 from costguard.values.calendar import Period, find_day, find_month, make_month
+from costguard.values.instant import HOUR_US
 from costguard.values.money import Money
 from costguard.views.report import build_report_document
 from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, live, meter, money, scope_now, spent, state_month, stretch
@@ -136,6 +137,12 @@ def test_idle_minutes_are_waste_and_what_could_not_be_judged_is_unknown(weekend:
     kwh = 8 * FLOOR_W * 62 / 60 / 1000  # by single samples before 19:00, by the mean of the hour after
     assert group.waste.idle_kwh == pytest.approx(kwh)
     assert f"Idle: $33.86 (1.0 h, GPUs drew {kwh:.2f} kWh), and" in " ".join(build_report_document(found).lead)
+    paid_h, measured_h = group.gpu_milli_us / 1000 / HOUR_US, group.waste.measured_gpu_us / HOUR_US
+    used_h = group.waste.used_gpu_us / HOUR_US
+    # 8 GPUs: a quarter of an hour of samples before 18:00, then 67 minutes; at 92 % until 18:05
+    assert (paid_h, measured_h) == pytest.approx((8 * 187 / 60, 8 * (15 + 67) / 60))
+    assert used_h == pytest.approx(8 * 0.92 * 20 / 60, abs=0.2)
+    assert f"GPUs: paid {paid_h:.1f} GPU-hours, used {used_h:.1f} (" in " ".join(build_report_document(found).lead)
     assert group.judged_share == pytest.approx(127 / 187, abs=0.001)  # from 17:00 on: nothing measured the hour before
 
 

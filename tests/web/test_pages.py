@@ -255,6 +255,13 @@ def test_the_money_of_a_machine_has_amounts_with_bounds_whose_sum_is_what_it_cos
     assert len(re.findall(r"<tr", money)) == 2 + len(found.costs)
 
 
+def test_the_pages_show_the_use_of_gpus_or_that_it_is_not_known(house: House) -> None:
+    client = house.open("viewer").client
+    row = next(one for one in house.services.load_fleet().rows if one.path == house.machine())
+    assert f'<td data-name="GPU use" class="r">{row.use}</td>' in client.get("/").text
+    assert f"<dt>GPU use, 2 h</dt><dd>{row.use}</dd>" in client.get(f"/machine?id={house.machine()}").text
+
+
 def test_a_report_has_the_charts_of_its_file_and_no_style_of_its_own(house: House) -> None:
     reader = house.open("viewer")
     page, style = reader.client.get("/report").text, reader.client.get("/static/charts.css")

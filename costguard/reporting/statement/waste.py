@@ -42,6 +42,7 @@ from costguard.guard.signals import (
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import Span, compute_amounts
 from costguard.metering.spending import BilledResource
+from costguard.reporting.statement.gpu_hours import NO_USE, GpuUse
 from costguard.reporting.statement.idle_stretches import (
     GAP_MAX_US,
     PROOFS,
@@ -74,7 +75,8 @@ class Waste:
 
     `judged`: could be judged. `idle`: the whole machine did nothing; `partly`: a part of it. Both are parts of `judged`.
     `idle_us`: microseconds for which whole machines did nothing. `idle_energy_j`: joules that their GPUs drew in the part of it
-    with samples of power, `power_us`.
+    with samples of power, `power_us`. `measured_gpu_us`: GPU-microseconds with samples of duty; `used_gpu_us`: the used
+    part of them, at most.
     """
 
     attribution: Attribution
@@ -85,6 +87,8 @@ class Waste:
     idle_us: int = 0
     idle_energy_j: float = 0
     power_us: int = 0
+    measured_gpu_us: float = 0
+    used_gpu_us: float = 0
     bearer: BilledResource | None = None
 
     @property
@@ -112,6 +116,8 @@ class Waste:
             idle_us=self.idle_us + other.idle_us,
             idle_energy_j=self.idle_energy_j + other.idle_energy_j,
             power_us=self.power_us + other.power_us,
+            measured_gpu_us=self.measured_gpu_us + other.measured_gpu_us,
+            used_gpu_us=self.used_gpu_us + other.used_gpu_us,
         )
 
 
@@ -297,9 +303,15 @@ def list_power_ranges(
 
 
 def sum_waste(
-    ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], start_us: int, end_us: int, power: Sequence[PowerRange] = ()
+    ran: Sequence[ComputeRun],
+    stretches: Sequence[JudgedStretch],
+    start_us: int,
+    end_us: int,
+    power: Sequence[PowerRange] = (),
+    *,
+    use: GpuUse = NO_USE,
 ) -> list[Waste]:
-    """Return the cost of a machine's judged time from `start_us` to `end_us`, by attribution and currency."""
+    """Return the cost of a machine's judged time from `start_us` to `end_us`, and its use, by attribution and currency."""
     sums: dict[tuple[Attribution, str], Waste] = {}
     judged, wasted = _join_judged(stretches), [one for one in stretches if one.wasted]
     for one in ran:
@@ -314,6 +326,8 @@ def sum_waste(
             for first_us, last_us, drawn in _cut_stretches(power, begin, finish):
                 idle_energy_j += drawn.watts * (last_us - first_us) / SECOND_US
                 power_us += last_us - first_us
+        measured_us, used_us = use.sum_within(first, last) if first < last else (0.0, 0.0)
+        gpus = float(one.span.attribution.gpu_count)
         waste = Waste(
             attribution=one.span.attribution,
             currency=one.span.meter.price.currency,
@@ -323,6 +337,8 @@ def sum_waste(
             idle_us=idle_us,
             idle_energy_j=idle_energy_j,
             power_us=power_us,
+            measured_gpu_us=measured_us * gpus,
+            used_gpu_us=used_us * gpus,
         )
         key = waste.attribution, waste.currency
         sums[key] = sums[key].add(waste) if key in sums else waste

@@ -18,6 +18,7 @@ from costguard.metering.inventory import POLL_AHEAD_MAX, UncoveredScope, find_un
 from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import Observation
 from costguard.metering.spending import BilledResource, Spending
+from costguard.reporting.statement.gpu_hours import measure_gpu_use
 from costguard.reporting.statement.groups import LABEL_PREFIX, CurrencySums, needs_resources, sum_by_currency
 from costguard.reporting.statement.history import CostByDay, WeeklyBurn, choose_day_key, compute_weekly_burn, sum_by_day
 from costguard.reporting.statement.period import ReportPeriod
@@ -51,6 +52,7 @@ from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import RUNNING, ScopeKey
+from costguard.values.sample import GPU_BUSY_COUNT, GPU_UTIL
 
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.reports.reader import ReportReader
@@ -257,6 +259,7 @@ def measure_waste(
     judged = {n: judge_stretches(hours[n], measured[n], samples.get(n, {}), ran.get(n, ()), gpus[n]) for n in measured}
     stretches = combine_group_stretches(judged, groups, ran)
     power = {n: list_power_ranges(measured[n], hours[n], samples.get(n, {})) for n in measured}
+    use = {n: measure_gpu_use(of.get(GPU_UTIL, ()), of.get(GPU_BUSY_COUNT, ()), float(gpus[n])) for n, of in measured.items()}
     start_us, end_us = to_micros(period.start), to_micros(period.end)
     days: dict[int, tuple[int, int]] = {}
     for number in measured if question.drawn else ():
@@ -266,7 +269,7 @@ def measure_waste(
     wastes = [
         replace(waste, bearer=bearers.get(number)) if bearers else waste
         for number in measured
-        for waste in sum_waste(ran.get(number, ()), stretches[number], start_us, end_us, power[number])
+        for waste in sum_waste(ran.get(number, ()), stretches[number], start_us, end_us, power[number], use=use[number])
     ]
     return wastes, days
 

@@ -18,6 +18,7 @@ from costguard.system.process import pause_gc
 from costguard.values.money import Money
 from costguard.views.plan import build_plan_document
 from costguard.views.status import build_status_document, list_status_warnings
+from costguard.views.utilization import explain_usage
 
 ACTING_MAX = 1_000
 """Verdicts with steps that are kept for the page Now, which shows the first of them and counts the others."""
@@ -28,7 +29,8 @@ Verdict = Mapping[str, object]
 class MachineRow(NamedTuple):
     """One machine of the list. `path`: its whole key. `sought`: what a search looks in.
 
-    `shown_state` to `spent`: as in the table of `costguard status`. `note`: protected, kept or "".
+    `shown_state` to `spent`: as in the table of `costguard status`. `advice`: why its GPUs are used little; "" for nothing.
+    `note`: protected, kept or "".
     """
 
     path: str
@@ -38,6 +40,8 @@ class MachineRow(NamedTuple):
     state: str
     shown_state: str
     work: str
+    use: str
+    advice: str
     note: str
     owner: str
     up: str
@@ -164,6 +168,8 @@ def _build_row(one: ResourceBurn, row: Mapping[str, str]) -> MachineRow:
         state=observation.state,
         shown_state=row["state"],
         work=one.work.state,
+        use=row["use>"],
+        advice=explain_usage(one),
         note="protected" if one.beside.protected else "kept" if one.beside.lease else "",
         owner=row["owner"],
         up=row["up>"],
