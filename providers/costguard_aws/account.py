@@ -54,6 +54,8 @@ class AwsAccount:
     """
 
     providers: Sequence[str] = (AWS,)
+    acts_at_once: int = 4
+    """An act takes five to seven requests of 0.1 to 0.3 s each: four acts use the 10 requests a second of `session.LIMITS`."""
 
     def __init__(
         self, source: CredentialSource, table: Mapping[str, Any], around: ProviderContext, *, exports: bool = True

@@ -43,6 +43,9 @@ class GcpAccount:
     All requests use one transport, with a channel per project.
     """
 
+    acts_at_once: int = 4
+    """An act takes four to six requests of 0.2 to 0.8 s each: four acts use the 5 requests a second of `api.PER_S`."""
+
     def __init__(self, settings: GcpSettings, login: Login, around: ProviderContext) -> None:
         self.stated, self.around = settings, around
         self.tokens = TokenSource(login, around.transport)

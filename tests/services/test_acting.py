@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -214,10 +215,10 @@ def test_a_terminate_is_sent_only_where_that_was_allowed() -> None:
     assert [one.intent.state for one in world.run()] == [DONE]
 
 
-@pytest.mark.parametrize("lacks", ["terminator", "inspector"])
-def test_an_account_without_the_port_is_asked_for_nothing(lacks: str) -> None:
+@pytest.mark.parametrize("lacks", [{"terminator": None}, {"inspector": None}])
+def test_an_account_without_the_port_is_asked_for_nothing(lacks: dict[str, Any]) -> None:
     world = World()
-    acted = world.act(intent(act=TERMINATE, irreversible=True), replace(world.hands, **{lacks: None}))
+    acted = world.act(intent(act=TERMINATE, irreversible=True), replace(world.hands, **lacks))
     assert (acted.intent.state, world.asked, world.points[0]) == (CANCELLED, [], "before cancelled")
 
 

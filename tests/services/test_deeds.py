@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from costguard.errors import LedgerError
+from costguard.errors import LedgerError, UnreachableError
 from costguard.guard.action_intents import EXECUTING, READY, Intent
 from costguard.guard.action_plan import RunConstraints, build_action_plan
 from costguard.guard.context import GuardConfig
@@ -39,7 +40,8 @@ from costguard.testing import FakeClock
 from costguard.values.provider import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey
 from tests.blank import blank_sight
-from tests.guard.cases import STOPS, case, idle, machine, policy
+from tests.books import live, unpriced
+from tests.guard.cases import A100, H100, POD, STOPS, case, idle, machine, policy
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MIN = timedelta(minutes=1)
@@ -197,14 +199,19 @@ def test_an_approval_lets_a_stop_lose_what_it_loses(moment: Moment) -> None:
 
 
 class Rack:
-    """Where all machines run. `labelled`: protected since they were listed; `asked`: whom it was asked to stop."""
+    """Where all machines run. `labelled`: protected since they were listed; `asked`: whom it was asked to stop.
 
-    def __init__(self, *machines: LiveResource, labelled: tuple[str, ...] = ()) -> None:
+    `dark`: those that cannot be looked up.
+    """
+
+    def __init__(self, *machines: LiveResource, labelled: tuple[str, ...] = (), dark: tuple[str, ...] = ()) -> None:
         self.seen = {one.observation.key: one.observation for one in machines}
-        self.labelled, self.asked, self.looked = labelled, list[str](), list[str]()
+        self.labelled, self.dark, self.asked, self.looked = labelled, dark, list[str](), list[str]()
 
     def look_up(self, key: ResourceKey) -> Observation:
         self.looked.append(key.id)
+        if key.id in self.dark:
+            raise UnreachableError("does not answer", provider="aws")
         return replace(self.seen[key], labels=(("costguard", "never"),) if key.id in self.labelled else ())
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
@@ -275,11 +282,31 @@ def _climb(one: LiveResource, at: datetime) -> EscalationState:
 
 def test_of_many_that_are_refused_each_has_its_turn(moment: Moment) -> None:
     machines = [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 9)]
+    rack = Rack(*machines, dark=tuple(f"i-{n}" for n in range(1, 8)))
+    for minute in range(2):
+        deeds = goes(moment.book, rack, machines, NOW + minute * MIN)
+        assert rack.asked == []
+        assert deeds.notes[-1].startswith("aws/123: 5 more wait for the next run, because 3 in a row failed: it cannot be")
+    goes(moment.book, rack, machines, NOW + 2 * MIN)
+    assert rack.asked == ["i-8"]
+
+
+def test_machines_that_are_kept_take_no_turn_of_another(moment: Moment) -> None:
+    machines = [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 9)]
     rack = Rack(*machines, labelled=tuple(f"i-{n}" for n in range(1, 8)))
     goes(moment.book, rack, machines, NOW)
-    assert rack.asked == []
-    goes(moment.book, rack, machines, NOW + MIN)
     assert rack.asked == ["i-8"]
+
+
+def test_the_most_expensive_of_those_that_are_due_is_stopped_first(moment: Moment) -> None:
+    prices = {"i-1": POD, "i-2": H100, "i-4": A100}
+    machines = [machine(id_, nano, created_at=NOW - timedelta(days=1)) for id_, nano in prices.items()]
+    machines.append(live("i-3", unpriced(2 * H100), handling=STOPS, created_at=NOW - timedelta(days=1)))
+    share = Fraction(10**6)
+    moment.book.set_rails(Rails(acts_per_run=10, acts_per_10m=10, fleet_share_10m=share, fleet_share_day=share))
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW, acts=4)
+    assert rack.asked == ["i-2", "i-4", "i-1", "i-3"]
 
 
 def three() -> list[LiveResource]:

@@ -139,6 +139,15 @@ class Terminator(Protocol):
 
 
 @runtime_checkable
+class ParallelActor(Protocol):
+    """A provider whose published rate leaves room for several acts at once; any other has one act under way at a time."""
+
+    @property
+    def acts_at_once(self) -> int:
+        """How many acts on one account may be under way. Its methods are then called from so many threads at once."""
+
+
+@runtime_checkable
 class Starter(Protocol):
     """A provider that can start an instance that is stopped."""
 

@@ -1,4 +1,4 @@
-"""One guard run, from facts to a plan, and from the plan to one act at a time. Each run derives everything anew.
+"""One guard run, from facts to a plan, and from the plan to acts, each on one machine. Each run derives everything anew.
 
     read what is known -> confirm earlier acts -> evaluate -> commit results and notifications together -> perform due acts
 

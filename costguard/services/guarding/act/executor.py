@@ -1,4 +1,4 @@
-"""Execute the plan of one guard run: confirm earlier acts, update intents, and perform due acts one at a time.
+"""Execute the plan of one guard run: confirm earlier acts, update intents, and perform due acts, each on one machine.
 
 Everything is checked again right before a request, with a new look at the machine, the overrides of that moment and new
 samples: since the plan was made, somebody may have run `costguard keep` or started a job. Under an idle rule the activity of
@@ -7,10 +7,10 @@ the machine and of its group is measured again, twice; if a measurement is missi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.guarding.act.hooks import HookCall, HookRunner
+from costguard.services.guarding.act.lanes import DueAct, perform_in_lanes
 from costguard.services.guarding.act.recheck import find_group_members, recheck_activity
 from costguard.services.guarding.act.scheduled_start import StartDesk, list_promises, start_machine
 from costguard.services.guarding.act.send_action import (
@@ -76,9 +77,10 @@ RATE_REASONS = frozenset(("rate",))
 """What may be over once another one was refused."""
 PERSON_SENDS_WITHIN = timedelta(minutes=2)
 """How long an intent of a person may wait for the command that wrote it; after that the command has died."""
-TRIES_MAX = 5
 ACTING_MAX_S = 40.0
 """How long after its first act a run begins another one: the lease of the leader lasts for 60 s at least."""
+CONFIRMING_MAX_S = 20.0
+"""How long a run begins to look at machines whose acts are in doubt: it evaluates and acts after that."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,34 +113,58 @@ class ActionExecutor:
         """Update intents that may have been sent, by the present listing; repeat requests that the listing contradicts."""
         for ended in list_ended_stops(self.sight.wishes, live, self.sight.now):  # so that none is done again
             self.book.lift_override(ended.id, who="watchdog", now=self.sight.now)
-        by_key, has_moved = {one.observation.key: one for one in live}, False
+        by_key, has_moved, questions = {one.observation.key: one for one in live}, False, list[DueAct]()
         for intent in intents:
             if intent.state in DOUBTFUL_STATES and not self.broken:
                 acted = self._confirm_intent(intent, by_key.get(intent.life.key))
-                has_moved = has_moved or acted.intent != intent
-                self._note_result(acted)
-        return has_moved
+                if acted is None or (acted.again and not acted.broken and not self.observes):
+                    questions.append(self._build_question(intent) if acted is None else self._build_repeat(acted.intent))
+                else:
+                    self._note_result(acted)
+                has_moved = has_moved or (acted is not None and acted.intent != intent)
+        old_intents = {act.intent.id: act.intent for act in questions}
+        results = self._perform(questions, len(questions), CONFIRMING_MAX_S)
+        return has_moved or any(acted.intent != old_intents[acted.intent.id] for acted in results)
 
-    def _confirm_intent(self, intent: Intent, live: LiveResource | None) -> ActionResult:
-        now, hands = self.clock.now(), self._find_ports(intent.life.key)
-        still = self._build_objection_check(intent)
+    def _confirm_intent(self, intent: Intent, live: LiveResource | None) -> ActionResult | None:
+        """Update `intent` by the listing; return None if the machine was not listed since the send, and has to be looked up."""
+        now, still = self.clock.now(), self._build_objection_check(intent)
         if live is None or live.absent_at is not None:
             over = self.book.load_departure(intent.life.key, intent.sent_at or intent.moved_at)
             return confirm_action(intent, over.listed, self.book, still, absences=over.absences, asked_at=now, now=now)
         if intent.sent_at is not None and live.seen_at <= intent.sent_at:
-            return settle_action(intent, hands, self.book, self.clock, still)
-        acted = confirm_action(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
-        if acted.again and not acted.broken and not self.observes:
-            again = self._build_repeat_check(acted.intent)
-            return send_action(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
-        return acted
+            return None
+        return confirm_action(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
+
+    def _build_question(self, intent: Intent) -> DueAct:
+        hands, still = self._find_ports(intent.life.key), self._build_objection_check(intent)
+        return _build_due_act(intent, hands, lambda: settle_action(intent, hands, self.book, self.clock, still))
+
+    def _build_repeat(self, intent: Intent) -> DueAct:
+        hands, still = self._find_ports(intent.life.key), self._build_repeat_check(intent)
+        return _build_due_act(
+            intent,
+            hands,
+            lambda: send_action(intent, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds),
+        )
+
+    def _perform(self, acts: Sequence[DueAct], room: int, begin_within_s: float) -> Sequence[ActionResult]:
+        """Perform `acts`, those of different accounts at the same time, and note what became of each in their order."""
+        if not acts or room <= 0 or self.broken:
+            return ()
+        began_s = self.seconds()
+        performed_acts = perform_in_lanes(acts, room=room, may_begin=lambda: self.seconds() - began_s <= begin_within_s)
+        for acted in performed_acts.results:
+            self._note_result(acted)
+        self.notes.extend(performed_acts.notes)
+        return performed_acts.results
 
     def execute_plan(self, evaluation: GuardEvaluation, snapshot: GuardSnapshot) -> None:
         """Create intents for coming acts, cancel those whose reason is gone, and perform those that are due.
 
         An act that is refused at its last check uses no headroom, so the next one gets it; the refused one is then tried after
-        the others, so that none waits forever. At most TRIES_MAX refused tries of each kind (hard caps, others) are made in a
-        run, and none begins later than ACTING_MAX after the first.
+        the others, so that none waits forever. Hard caps go first, then the highest priority, then what saves most an hour.
+        None begins later than ACTING_MAX_S after the first, and none on an account where several failed in a row (`lanes`).
         """
         self.sight = replace(snapshot, breaker=evaluation.breaker)
         cases = {(case.verdict.policy.name, case.verdict.life): case for case in evaluation.cases}
@@ -154,12 +180,11 @@ class ActionExecutor:
             intent = intent or self._plan_intent(proposal, case)
             if intent is not None and proposal.due_at <= self.clock.now() and _get_reasons(proposal) <= RATE_REASONS:
                 due.append((proposal, intent))
-        room = sum(proposal.is_ready(evaluation.at) for proposal, _ in due)
-        self._execute_due(
-            due,
-            room,
-            {(i.life, i.act): i.moved_at for i in snapshot.intents if i.state == CANCELLED or (i.state == READY and i.outcome)},
-        )
+        refused = {
+            (i.life, i.act): i.moved_at for i in snapshot.intents if i.state == CANCELLED or (i.state == READY and i.outcome)
+        }
+        due.sort(key=lambda one: _rank_by_urgency(one[0], refused.get((one[1].life, one[1].act)), cases))
+        self._execute_due([intent for _, intent in due], sum(proposal.is_ready(evaluation.at) for proposal, _ in due))
         self._begin_hooks(evaluation, cases)
         self._start_due(evaluation.starts)
 
@@ -192,36 +217,29 @@ class ActionExecutor:
             promised=list_promises(self.sight.started, self._listed, self.clock.now()),
         )
 
-    def _execute_due(
-        self, due: Sequence[tuple[Proposal, Intent]], room: int, refused: Mapping[tuple[Incarnation, str], datetime]
-    ) -> None:
-        tries, began_s = Counter[bool](), self.seconds()
-        by_turn = sorted(due, key=lambda one: _rank_by_urgency(one[0], refused.get((one[1].life, one[1].act))))
-        for _, intent in by_turn:
-            cap = intent.rule == CAP_RULE
-            if room <= 0 or self.broken or tries[cap] >= TRIES_MAX or self.seconds() - began_s > ACTING_MAX_S:
-                continue
-            used = self._execute_intent(intent)
-            tries[cap] += not used
-            room -= used
+    def _execute_due(self, due: Sequence[Intent], room: int) -> None:
+        """Perform `due`, the first ones first, until `room` of them have used headroom."""
+        acts = []
+        for intent in due:
+            hands = self._find_ports(intent.life.key)
+            acts.append(_build_due_act(intent, hands, partial(self._execute_intent, intent, hands)))
+        self._perform(acts, room, ACTING_MAX_S)
 
-    def _execute_intent(self, intent: Intent) -> bool:
-        """Perform one intent; return whether it used headroom."""
+    def _execute_intent(self, intent: Intent, hands: ActionPorts) -> ActionResult | None:
+        """Perform one intent, in a thread of its own; return None if another process moved it."""
         now = self.clock.now()
         ready: Intent | None = intent
         if intent.state in (PLANNED, GRACE):
             ready = self.book.move_intent(intent, READY, now)
         if ready is None or ready.state != READY:
-            return False
-        hands, still = self._find_ports(ready.life.key), self._build_objection_check(ready)
-        key = ready.life.key
+            return None
+        still, key = self._build_objection_check(ready), ready.life.key
         with trace_span(
             "act", act=ready.act, policy=ready.policy, provider=key.provider, account=key.account, resource=key.id
         ) as span:
             acted = send_action(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
             span.set(sent=acted.sent, state=acted.intent.state)
-        self._note_result(acted)
-        return acted.sent or acted.intent.sends > ready.sends
+        return acted
 
     def _begin_hooks(self, evaluation: GuardEvaluation, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> None:
         for proposal in evaluation.proposals:
@@ -437,8 +455,20 @@ def _select_leading(proposals: Iterable[Proposal], now: datetime) -> list[Propos
     return list(leading.values())
 
 
-def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
-    """Return the sort key: hard caps, then intents not refused recently, then refused ones, the oldest refusal first."""
-    policy = proposal.verdict.policy
-    urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
+def _rank_by_urgency(
+    proposal: Proposal, refused_at: datetime | None, cases: Mapping[tuple[str, Incarnation], PolicyCase]
+) -> tuple[bool, bool, float, tuple[bool, int, int, float, str, tuple[str, ...]]]:
+    """Return the sort key: hard caps, then intents not refused recently, then refused ones, the oldest refusal first.
+
+    Among equals what saves most an hour goes first, whatever its currency; an unknown price comes last.
+    """
+    verdict, policy = proposal.verdict, proposal.verdict.policy
+    rate = compute_savings_rate(cases[policy.name, verdict.life].live, verdict.at)
+    saves, key = rate.nano_per_hour if rate is not None else 0, tuple(verdict.life.key)
+    urgent = (not proposal.is_ready(verdict.at), -policy.priority, -saves, proposal.due_at.timestamp(), policy.name, key)
     return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent
+
+
+def _build_due_act(intent: Intent, hands: ActionPorts, perform: Callable[[], ActionResult | None]) -> DueAct:
+    account = (intent.life.key.provider, intent.life.key.account)
+    return DueAct(intent=intent, account=account, at_once=hands.at_once, perform=perform)

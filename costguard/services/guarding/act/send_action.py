@@ -37,7 +37,7 @@ from costguard.guard.action_intents import (
 )
 from costguard.guard.policy import START, STOP
 from costguard.metering.observation import Observation, drop_impossible_times
-from costguard.providers.ports import Inspector, Starter, Stopper, Terminator
+from costguard.providers.ports import Inspector, ParallelActor, Starter, Stopper, Terminator
 from costguard.services.poll.ports import Intents
 from costguard.system.clock import Clock, limit_sending
 from costguard.values.money import Rate
@@ -48,6 +48,10 @@ LOOK_AGE_MAX_S = 5.0
 """How old the look may be at the moment of the send, counted from when it was asked for."""
 SEND_LIMIT_S = 10.0
 """How long after the last check its adapter may begin to send: it may look for itself (8 s at most) and has to connect."""
+
+UNANSWERED, LATE, UNRELEASED = "unanswered", "late", "unreleased"
+"""Kinds of faults, beside what the provider said (REFUSED, UNCLEAR): the look failed; the answer came too late to send; the
+ledger did not release the act (a limit, the leader lease, another process)."""
 
 ReadSeconds = Callable[[], float]
 FindObjection = Callable[[Observation], str]
@@ -61,12 +65,13 @@ def read_boot_time_s() -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionPorts:
-    """The acts that one account supports; None for an unsupported one."""
+    """The acts that one account supports; None for an unsupported one. `at_once`: how many may be under way, 1 or more."""
 
     inspector: Inspector | None = None
     stopper: Stopper | None = None
     terminator: Terminator | None = None
     starter: Starter | None = None
+    at_once: int = 1
 
 
 def find_action_ports(source: object) -> ActionPorts:
@@ -76,6 +81,7 @@ def find_action_ports(source: object) -> ActionPorts:
         stopper=source if isinstance(source, Stopper) else None,
         terminator=source if isinstance(source, Terminator) else None,
         starter=source if isinstance(source, Starter) else None,
+        at_once=source.acts_at_once if isinstance(source, ParallelActor) else 1,
     )
 
 
@@ -84,7 +90,8 @@ class ActionResult:
     """Outcome of one attempt. `intent`: as last committed. `sent`: whether a request was sent now.
 
     `held`: why nothing was sent or settled although the intent stays open. `again`: it should be sent once more. `broken`: why
-    the ledger could not be read or written; after that only observing is allowed.
+    the ledger could not be read or written; after that only observing is allowed. `fault`: what may fail likewise for other
+    machines of the account: UNANSWERED, LATE, UNRELEASED, REFUSED or UNCLEAR; "" for an objection to this one, or none.
     """
 
     intent: Intent
@@ -92,15 +99,17 @@ class ActionResult:
     held: str = ""
     again: bool = False
     broken: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLook:
-    """A new observation `seen`, or `why` it failed; requested at `at_s`."""
+    """A new observation `seen`, or `why` it failed; requested at `at_s`. `fault`: UNANSWERED if there was no answer."""
 
     at_s: float
     seen: Observation | None
     why: str = ""
+    fault: str = ""
 
 
 def send_action(
@@ -138,7 +147,7 @@ def send_action(
         )
         first = deed.look()
         if first.seen is None:
-            return _note_unsent(deed, first.why)
+            return _note_unsent(deed, first)
         against = explain_refusal(intent, first.seen) or still(first.seen)
         if against:
             return _drop_intent(intent, intents, clock, against)
@@ -177,16 +186,17 @@ def _execute(deed: _PendingAction, old_observation: Observation) -> ActionResult
             return ActionResult(
                 intent=intent,
                 held="another process changed it, this watchdog no longer leads, or a limit in [rails] is reached",
+                fault=UNRELEASED,
             )
         look = deed.look()
         if look.seen is None:
-            return _move_back(deed, executing, look.why)
+            return _move_back(deed, executing, look.why, fault=look.fault)
         against = explain_refusal(intent, look.seen) or describe_difference(old_observation, look.seen) or deed.still(look.seen)
         if against:
             return _move_back(deed, executing, against, drop=True)
         at_s = seconds()
         if at_s >= until_s or at_s - look.at_s > LOOK_AGE_MAX_S or deed.clock.now() >= until:
-            return _move_back(deed, executing, "its provider answered too late, so no request was sent")
+            return _move_back(deed, executing, "its provider answered too late, so no request was sent", fault=LATE)
         sent = True
         with limit_sending(min(until_s, at_s + SEND_LIMIT_S), seconds):
             reception = _send_request(deed.send)
@@ -240,7 +250,7 @@ def settle_action(
     asked_at = clock.now()
     look = look_at_resource(hands.inspector, intent.life.key, clock, lambda: 0.0)
     if look.seen is None:
-        return ActionResult(intent=intent, held=look.why)
+        return ActionResult(intent=intent, held=look.why, fault=look.fault)
     return confirm_action(intent, look.seen, intents, still, absences=0, asked_at=asked_at, now=clock.now(), settling=settling)
 
 
@@ -281,9 +291,10 @@ def look_at_resource(inspector: Inspector, key: ResourceKey, clock: Clock, secon
     try:
         observation = inspector.look_up(key)
     except CostguardError as error:
-        return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {error.what}")
+        return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {error.what}", fault=UNANSWERED)
     except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-        return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {to_one_line(repr(error))}")
+        why = f"it cannot be looked up: {to_one_line(repr(error))}"
+        return FreshLook(at_s=at_s, seen=None, why=why, fault=UNANSWERED)
     if observation is None:
         return FreshLook(at_s=at_s, seen=None, why="its provider says it does not exist, which is no proof that it ended")
     if observation.key != key:
@@ -307,7 +318,8 @@ def _record_reception(deed: _PendingAction, executing: Intent, reception: Action
     state = FAILED if reception.said == REFUSED and not deed.intent.sends else waits
     outcome = f"{reception.said}: {reception.why}" if reception.why else reception.said
     result = _move_intent(executing, deed.intents, state, deed.clock.now(), outcome)
-    return ActionResult(intent=result.intent, sent=True, held=result.held)
+    fault = reception.said if reception.said in {REFUSED, UNCLEAR} else ""
+    return ActionResult(intent=result.intent, sent=True, held=result.held, fault=fault)
 
 
 def _drop_intent(intent: Intent, intents: Intents, clock: Clock, why: str) -> ActionResult:
@@ -317,20 +329,20 @@ def _drop_intent(intent: Intent, intents: Intents, clock: Clock, why: str) -> Ac
     return _move_intent(intent, intents, CANCELLED, clock.now(), why)
 
 
-def _note_unsent(deed: _PendingAction, why: str) -> ActionResult:
+def _note_unsent(deed: _PendingAction, look: FreshLook) -> ActionResult:
     """Record why a due intent was not sent, so that people can be told; it stays as it is, and is tried in the next run."""
-    intent = deed.intent
+    intent, why = deed.intent, look.why
     if intent.state != READY:
-        return ActionResult(intent=intent, held=why)
-    return replace(_move_intent(intent, deed.intents, READY, deed.clock.now(), why), held=why)
+        return ActionResult(intent=intent, held=why, fault=look.fault)
+    return replace(_move_intent(intent, deed.intents, READY, deed.clock.now(), why), held=why, fault=look.fault)
 
 
-def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool = False) -> ActionResult:
+def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool = False, fault: str = "") -> ActionResult:
     """Return to the state before, since nothing was sent; a dropped READY intent is cancelled. The send is taken back."""
     intent = deed.intent
     state = CANCELLED if drop and intent.state == READY else intent.state
     moved_intent = deed.intents.move_intent(executing, state, deed.clock.now(), unsent=intent, outcome=why)
-    return ActionResult(intent=moved_intent or executing, held=why)
+    return ActionResult(intent=moved_intent or executing, held=why, fault=fault)
 
 
 def _move_intent(intent: Intent, intents: Intents, state: str, now: datetime, why: str, *, again: bool = False) -> ActionResult:
