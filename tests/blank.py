@@ -38,6 +38,7 @@ def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> 
         "breaker": None,
         "deliveries": {},
         "start_histories": {},
+        "restarts": (),
         "raised": frozenset(),
         "last_run_at": None,
         "ready_since": {},

@@ -49,7 +49,7 @@ from costguard.guard.overrides import (
 )
 from costguard.guard.policy import PASSED, PERSON_RULE, EscalationState, Policy, Rails, ScheduleState, evaluate_schedule
 from costguard.guard.policy_evaluation import CostFacts, FactInputs, select_policies
-from costguard.guard.run_facts import ConfirmedAct, FirstSighting, ProtectionSighting, StartHistory
+from costguard.guard.run_facts import ConfirmedAct, FirstSighting, ProtectionSighting, Restart, StartHistory
 from costguard.guard.signals import (
     ACTIVE,
     HELD,
@@ -115,8 +115,8 @@ class GuardSnapshot:
     start, as last listed, including ended ones. `asked`: the ledger facts that some condition uses. `agents`: the enrolled
     ones. `deliveries`: confirmed notifications of the current escalations, by topic and subject. `last_run_at`: of the run
     before this one; None: there was none; `ready_since`: since when acts (`name_act`) are due and held by nothing, up to it.
-    `raised`: machines whose price the last listing raised more than threefold; the next
-    one confirms it.
+    `restarts`: machines that ran again soon after an idle stop. `raised`: machines whose price the last listing raised more
+    than threefold; the next one confirms it.
     """
 
     now: datetime
@@ -144,6 +144,7 @@ class GuardSnapshot:
     deliveries: Mapping[tuple[str, str], tuple[NoticeDelivery, ...]]
     start_histories: Mapping[ResourceKey, StartHistory]
     started: tuple[Intent, ...]
+    restarts: tuple[Restart, ...]
     raised: frozenset[ResourceKey]
     last_run_at: datetime | None
     ready_since: Mapping[str, datetime]

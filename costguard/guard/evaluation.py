@@ -82,6 +82,7 @@ from costguard.guard.policy_evaluation import (
 )
 from costguard.guard.reach import is_explicit
 from costguard.guard.run_facts import ProtectionSighting as Sighted
+from costguard.guard.run_facts import explain_undone_stop
 from costguard.guard.scheduled_starts import ScheduledStart, list_scheduled_starts
 from costguard.guard.signals import ACTIVE, IDLE, RELEASED, UNKNOWN, Activity, find_sample_bounds
 from costguard.guard.timed_stops import TIMED_STOP, advance_timed_stop, list_timed_verdicts
@@ -155,7 +156,7 @@ def evaluate_snapshot(rules: GuardConfig, snapshot: GuardSnapshot) -> GuardEvalu
         reset_at=find_breaker_close(snapshot.wishes, snapshot.now),
     )
     for n, case in enumerate(cases):
-        if question := _explain_question(case, mass, rules, snapshot.now):
+        if question := _explain_question(case, mass, rules, snapshot):
             cases[n] = replace(case, asks=question)
     around = replace(
         build_constraints(rules, replace(snapshot, breaker=mass)),
@@ -249,16 +250,16 @@ def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
     return any(claim in (live.scope.provider, "/".join(live.scope[:2]), "/".join(live.scope)) for claim in rules.claims)
 
 
-def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
+def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, snapshot: GuardSnapshot) -> str:
     """Explain why a stop of this machine needs an approval although its provider could do it; "" for none."""
-    verdict = case.verdict
-    if verdict.policy.rule != IDLE_RULE or (mass is None and not verdict.short):
+    verdict, now = case.verdict, snapshot.now
+    if verdict.policy.rule != IDLE_RULE:
         return ""
     if mass is not None and mass.holds(verdict.life.key) and now - mass.opened_at >= rules.rails.breaker_asks:
         return "many machines turned idle or unknown at once, which may be a measurement error"
     if verdict.short:
         return f"the confidence is {verdict.work.confidence:g}, which is too low for {verdict.policy.name} to act by itself"
-    return ""
+    return explain_undone_stop(snapshot.restarts, verdict.life.key, now)
 
 
 def _find_turns(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -87,6 +87,32 @@ class DepartureEvidence:
 
     listed: Observation | None = None
     absences: int = 0
+
+
+UNDONE_WITHIN, UNDONE_COUNTS_FOR = timedelta(hours=1), timedelta(days=30)
+"""After an idle stop: how soon a machine runs again that was needed, as in reports; and how long that counts against stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """A machine that costguard stopped as idle, at `stopped_at`, and that ran again at `at` without a start of ours."""
+
+    key: ResourceKey
+    stopped_at: datetime
+    at: datetime
+
+
+def explain_undone_stop(restarts: Iterable[Restart], key: ResourceKey, now: datetime) -> str:
+    """Explain why the next idle stop of `key` may be wrong: an earlier one was undone within the hour; "" if none was."""
+    undone = [
+        one
+        for one in restarts
+        if one.key == key and one.at - one.stopped_at <= UNDONE_WITHIN and now - one.at <= UNDONE_COUNTS_FOR
+    ]
+    if not undone:
+        return ""
+    last = max(undone, key=lambda one: one.at)
+    return f"its stop of {last.stopped_at:%Y-%m-%d %H:%M} UTC was undone within the hour, so that this one may be wrong too"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

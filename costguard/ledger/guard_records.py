@@ -30,6 +30,7 @@ class GuardRecords:
     load_intents_since = read_by(intents.load_intents_since)
     load_sends_since = read_by(intents.load_sends_since)
     load_start_history = read_by(_load_start_history)
+    load_restarts = read_by(intents.load_restarts)
     load_reactions = read_by(intents.load_reactions)
     load_hook_runs = read_by(intents.load_hook_runs)
     load_last_run = read_by(guard_state.load_last_run)

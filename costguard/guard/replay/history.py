@@ -340,6 +340,7 @@ class ReplayedResource:
             deliveries={},
             start_histories={},
             started=(),
+            restarts=(),
             raised=frozenset(),
             last_run_at=None,
             ready_since={},

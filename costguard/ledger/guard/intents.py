@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, insert, literal_column, or_, update
+from sqlalchemy import ColumnElement, Select, and_, func, insert, literal_column, or_, update
 from sqlalchemy import select as select_columns
 from sqlalchemy.orm import Mapped, aliased
 from sqlmodel import col, select
@@ -20,8 +20,8 @@ from sqlmodel import col, select
 from costguard.guard.action_intents import DONE, EXECUTING, OPEN_STATES, Intent
 from costguard.guard.audit import HOOKED, MOVED
 from costguard.guard.escalation import BEGUN, HookEnd, HookRun
-from costguard.guard.policy import STOP
-from costguard.guard.run_facts import ConfirmedAct
+from costguard.guard.policy import IDLE_RULE, PERSON_RULE, START, STOP
+from costguard.guard.run_facts import UNDONE_WITHIN, ConfirmedAct, Restart
 from costguard.ledger.db.codecs import (
     Execute,
     Query,
@@ -36,9 +36,10 @@ from costguard.ledger.db.codecs import (
 from costguard.ledger.db.rows import insert_new
 from costguard.ledger.guard import audit_log
 from costguard.ledger.tables.intents import HookRunRow, IntentEventRow, IntentRow
+from costguard.ledger.tables.spans import ObservationRow, ResourceRow
 from costguard.ledger.types import RESOURCE_KEY
-from costguard.values.instant import from_micros, to_micros
-from costguard.values.resource import Incarnation, ResourceKey, make_storable
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
+from costguard.values.resource import RUNNING, Incarnation, ResourceKey, make_storable
 
 _FIXED, _MOVING = ("id", "act", "policy", "rule"), ("why", "evidence", "state", "epoch", "sends", "outcome")
 _OF_RUN = ("id", "policy", "rule", "number", "hook", "epoch", "state", "status", "why", "output")
@@ -143,6 +144,38 @@ def _list_effective_moves(moves: Sequence[IntentMove]) -> list[tuple[datetime, s
 
 
 _NAMED = (col(IntentRow.id), col(IntentRow.provider), col(IntentRow.act))
+
+
+def load_restarts(ask: Query, since: datetime) -> list[Restart]:
+    """Return which machines were listed as running within UNDONE_WITHIN after an idle stop sent since `since`.
+
+    One that a schedule of ours started meanwhile is not among them.
+    """
+    return [
+        Restart(key=ResourceKey(*key), stopped_at=from_micros(stopped_us), at=from_micros(at_us))
+        for *key, stopped_us, at_us in ask(_select_restarts().where(col(IntentRow.sent_us) >= to_micros(since)))
+    ]
+
+
+def _select_restarts() -> Select[Any]:
+    start, stopped_us, at_us = aliased(IntentRow), col(IntentRow.moved_us), col(ObservationRow.at_us)
+    keys = [(getattr(IntentRow, name), getattr(ResourceRow, name), getattr(start, name)) for name in RESOURCE_KEY]
+    is_ours = and_(
+        *(of_start == of_stop for of_stop, _, of_start in keys),
+        col(start.act) == START,
+        col(start.rule) != PERSON_RULE,
+        col(start.sent_us).between(stopped_us, at_us),
+    )
+    return (
+        select_columns(*(of_stop for of_stop, _, _ in keys), stopped_us, func.min(at_us))
+        .join(ResourceRow, and_(*(of_resource == of_stop for of_stop, of_resource, _ in keys)))
+        .join(ObservationRow, col(ObservationRow.resource_id) == ResourceRow.id)
+        .where(col(IntentRow.act) == STOP, col(IntentRow.state) == DONE, col(IntentRow.rule) == IDLE_RULE)
+        .where(col(ObservationRow.state) == RUNNING, at_us > stopped_us, at_us <= stopped_us + UNDONE_WITHIN // MICROSECOND)
+        .where(~select(start.id).where(is_ours).exists())
+        .group_by(col(IntentRow.id), *(of_stop for of_stop, _, _ in keys), stopped_us)
+        .order_by(stopped_us, col(IntentRow.id))
+    )
 
 
 def load_reactions(ask: Query, since: datetime) -> list[ConfirmedAct]:

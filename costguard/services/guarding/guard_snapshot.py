@@ -39,7 +39,7 @@ from costguard.guard.policy_evaluation import (
     compute_runways,
     find_spending_starts,
 )
-from costguard.guard.run_facts import GuardRun, StartHistory, StopFacts
+from costguard.guard.run_facts import UNDONE_COUNTS_FOR, GuardRun, StartHistory, StopFacts
 from costguard.guard.signals import HUNG, SAMPLE_LOOKBACK, SampleColumns
 from costguard.metering.spending import LiveResource
 from costguard.services.guarding.guard_inputs import PollResults
@@ -160,6 +160,7 @@ def build_guard_snapshot(
         deliveries=records.load_deliveries(min((one.started_at for one in climbs), default=now)),
         start_histories=load_start_histories(records, rules, live, now),
         started=tuple(one for one in sent if one.act == START),
+        restarts=tuple(records.load_restarts(now - UNDONE_COUNTS_FOR)),
         last_run_at=previous.last_run_at,
         ready_since=decode_ready_acts(previous.facts.get(READY_FACT)),
         raised=books.list_raised_prices(live) if any(one.hard for one in rules.budgets) else frozenset(),

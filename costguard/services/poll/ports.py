@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not
     from costguard.guard.escalation import HookRun
     from costguard.guard.overrides import Override
     from costguard.guard.policy import EscalationState
-    from costguard.guard.run_facts import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
+    from costguard.guard.run_facts import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting, Restart
     from costguard.guard.signals import SampleColumns
     from costguard.metering.inventory import Poll
     from costguard.metering.scope_state import AccrualResult
@@ -160,6 +160,9 @@ class GuardRecords(Protocol):
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """Return the acts confirmed at or after `since`."""
+
+    def load_restarts(self, since: datetime) -> list[Restart]:
+        """Return the machines that ran again within the hour after an idle stop sent at or after `since`."""
 
     def load_columns_since(
         self, at: datetime, keys: Collection[ResourceKey] | None = None
