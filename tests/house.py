@@ -161,7 +161,7 @@ BUDGETS = {
     "costguard/data": 300,
     "costguard/files": 600,
     "costguard/formats": 3850,
-    "costguard/guard": 11_430,
+    "costguard/guard": 11_660,
     "costguard/integrations": 250,
     "costguard/ledger": 13_450,
     "costguard/mcp": 600,

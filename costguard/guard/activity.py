@@ -21,6 +21,8 @@ from costguard.guard.signal_summary import (
     SignalSummary,
     compute_power_threshold,
     detect_hang,
+    find_frozen_start,
+    find_impossible_power,
     format_clock,
     format_minutes,
     looks_hung,
@@ -334,6 +336,11 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
     """List the reasons against classifying it as idle, most important first; empty if it is idle."""
     doubts = ["a sample or the start time is in the future: a clock jumped"] if jumped else []
+    frozen = find_frozen_start({one.line.signal: one.line for one in tracks})
+    if frozen is not None:
+        doubts.append(f"all values are the same to the last digit since {format_clock(frozen)}: their source may repeat them")
+    if impossible := find_impossible_power({one.line.signal: one.line for one in tracks}, view):
+        doubts.append(impossible)
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT} and (needs or CPU not in measured):
         doubts.append("no GPU duty and no agent: enrol an agent" if tracks else "no activity data yet: enrol an agent")

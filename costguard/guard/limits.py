@@ -1,7 +1,7 @@
 """Limits ("rails") on actions that no policy can override: rate limits, the breaker, quarantine, and doubts of clocks or gaps.
 
-Example: 100 machines run. At most 1 act in a guard run, 3 in 10 min, 50 in a day (half of the fleet), 1 irreversible an hour.
-Of 12 machines all may be stopped in a day, since the share of a day allows at least 20 (decision 0042).
+Example: 100 machines run. At most 5 acts in a guard run, 15 in 10 min, 200 in a day, 1 irreversible an hour (decision 0110).
+Of 5 machines all may be stopped twice a day and more, since the share of a day allows at least 20.
 """
 
 from __future__ import annotations
@@ -106,10 +106,12 @@ def find_pool(policy: Policy, accepted: Collection[str]) -> str:
 def select_counted(pool: str, sent: Iterable[Intent], rails: Rails) -> tuple[Rails, tuple[Intent, ...]]:
     """Return the limits of `pool`, and those of the intents `sent` that they count.
 
-    Accepted caps have limits of their own. New ones share those of all other acts, which do not count what caps did.
+    Accepted caps have limits of their own. New ones count what all other acts used up, which do not count what caps did.
     """
     if pool == ACCEPTED_CAPS:
         return rails.limit_caps(), tuple(one for one in sent if one.rule == CAP_RULE)
+    if pool == NEW_CAPS:
+        rails = rails.limit_unaccepted()
     return rails, tuple(one for one in sent if pool == NEW_CAPS or one.rule != CAP_RULE)
 
 
@@ -316,11 +318,13 @@ def explain_config_excess(proposals: Iterable[Proposal], fleet: int, rails: Rail
 
     Example: `age > duration("30d")` over 40 busy machines plans 40 acts, though each waits until its machine is idle.
     """
-    machine_acts, most = _select_meant_acts(proposals, now, _PASSING_HOLDS), get_limit_10m(fleet, rails)
+    machine_acts = _select_meant_acts(proposals, now, _PASSING_HOLDS)
+    most = get_limit_10m(fleet, rails.limit_unaccepted())
     machines = len({key for key, _ in machine_acts})
     of = f"of {fleet} machines" if machines <= fleet else f"machines ({fleet} run)"  # stopped ones may be terminated
     acts = f" in {len(machine_acts)} acts" if len(machine_acts) > machines else ""
-    return f"it would act on {machines} {of}{acts}, and [rails] allows {most} in 10 min" if len(machine_acts) > most else ""
+    says = f"it would act on {machines} {of}{acts}, and [rails] allows new settings {most} in 10 min"
+    return says if len(machine_acts) > most else ""
 
 
 def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:
@@ -328,7 +332,8 @@ def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails,
 
     Such a config is neither refused nor accepted: the next run checks again.
     """
-    return len(_select_meant_acts(proposals, now, _PASSING_HOLDS | {"unknown"})) > get_limit_10m(fleet, rails)
+    most = get_limit_10m(fleet, rails.limit_unaccepted())
+    return len(_select_meant_acts(proposals, now, _PASSING_HOLDS | {"unknown"})) > most
 
 
 def compute_plan_fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str], caps: Iterable[str] = ()) -> str:

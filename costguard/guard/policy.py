@@ -176,10 +176,10 @@ class Rails:
     for the shares, 0080 for starts, 0023 for caps.
     """
 
-    acts_per_run: int = 1
-    acts_per_10m: int = 3
+    acts_per_run: int = 5
+    acts_per_10m: int = 15
     fleet_share_10m: Fraction = Fraction(1)
-    fleet_share_day: Fraction = Fraction(50, 100)
+    fleet_share_day: Fraction = Fraction(2)
     acts_least_day: int = 20
     irreversible_per_h: int = 1
     starts_per_run: int = 2
@@ -200,6 +200,16 @@ class Rails:
         """Return the limits of a hard cap that a person accepted: the counts of `caps`, and everything else as here."""
         counts = self.caps or Rails.unlimited()
         return replace(self, caps=None, **{name: getattr(counts, name) for name in ACT_COUNTS})
+
+    def limit_unaccepted(self) -> Rails:
+        """Return the limits of what no person accepted: a new hard cap, new settings, an agent over MCP.
+
+        They are UNACCEPTED_COUNTS where the settings leave the defaults, else what the settings state.
+        """
+        counts = {
+            name: count for name, count in UNACCEPTED_COUNTS.items() if getattr(self, name) == getattr(DEFAULT_RAILS, name)
+        }
+        return replace(self, **counts)  # type: ignore[arg-type]  # each value as its field wants it
 
     @classmethod
     def unlimited(cls) -> Rails:
@@ -232,6 +242,9 @@ ACT_COUNTS = (
     "irreversible_per_h",
 )
 """The fields of Rails that count acts."""
+UNACCEPTED_COUNTS = {"acts_per_run": 1, "acts_per_10m": 3, "fleet_share_day": Fraction(1, 2)}
+"""What counts in place of the default of each, where no person accepted it and no machine's evidence asks for it."""
+DEFAULT_RAILS = Rails()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

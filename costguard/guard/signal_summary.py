@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from costguard.guard.sample_times import ActivityWindow, has_enough_before
@@ -36,7 +36,17 @@ from costguard.guard.signals import (
 )
 from costguard.metering.observation import Observation
 from costguard.values.instant import MICROSECOND, SECOND_US, from_micros
-from costguard.values.sample import GPU_POWER, GPU_POWER_BUSIEST, GPU_POWER_LIMIT, GPU_UTIL
+from costguard.values.sample import (
+    CPU_CORES,
+    CPU_UTIL,
+    DISK,
+    GPU_POWER,
+    GPU_POWER_BUSIEST,
+    GPU_POWER_LIMIT,
+    GPU_UTIL,
+    NETWORK,
+    PCIE,
+)
 
 INPUT_COUNTS_FOR_US = INPUT_COUNTS_FOR // MICROSECOND
 
@@ -197,6 +207,43 @@ def format_minutes(span: int) -> str:
     return f"{span / SECOND_US / 60:.0f} min"
 
 
+FROZEN_SAMPLES_MIN, FROZEN_SIGNALS_MIN, VARIED_BEFORE, VARIED_SHARE_MIN = 3, 2, 12, 0.75
+"""A source repeats its last values if so many samples of all signals below, two of which are not 0, are the same to the last
+digit, although of the 12 samples before three in four had changed. Rounded values and values at rest repeat before, too.
+Of a machine that shows nothing else since its start, three such values must be fractions."""
+VARYING_SIGNALS = (GPU_POWER, GPU_POWER_BUSIEST, CPU_UTIL, CPU_CORES, NETWORK, DISK, PCIE)
+"""What never stands still on a machine that runs: watts, shares of processors, bytes."""
+
+
+def find_frozen_start(lines: Mapping[str, SignalSeries]) -> int | None:
+    """Return since when all values are repeated to the last digit, in microseconds; None: they are not."""
+    starts, varied, fractions = list[int](), 0, 0
+    for line in (lines[name] for name in VARYING_SIGNALS if name in lines):
+        first = len(line.values) - 1
+        while first > 0 and line.values[first - 1] == line.values[-1]:
+            first -= 1
+        if len(line.values) - first < FROZEN_SAMPLES_MIN:
+            return None
+        if line.values[-1]:
+            starts.append(line.ats[first])
+            earlier = line.values[max(0, first - VARIED_BEFORE) : first + 1]
+            changes = sum(one != other for one, other in pairwise(earlier))
+            varied += len(earlier) > FROZEN_SAMPLES_MIN and changes >= VARIED_SHARE_MIN * (len(earlier) - 1)
+            fractions += not first and line.values[-1] % 1 != 0
+    return max(starts) if varied >= FROZEN_SIGNALS_MIN or fractions > FROZEN_SIGNALS_MIN else None
+
+
+def find_impossible_power(lines: Mapping[str, SignalSeries], view: ActivityWindow) -> str:
+    """Explain that power in the window is less than any GPU that is on draws; "" if it is not."""
+    power = lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER)
+    values = power.values[bisect_right(power.ats, view.opens) :] if power is not None else ()
+    if not values or min(values) >= IDLE_POWER_W_MIN:
+        return ""
+    return f"GPU power {min(values):.3g} W: no GPU that is on draws so little, so its source may fail"
+
+
+IDLE_POWER_W_MIN = 1.0
+"""No GPU that is on draws less (T4 idle: 9 W, RTX 4090: 8 W): it is an error, or kilowatts."""
 HANG_MIN_US = 600 * SECOND_US
 """How long a machine must look busy and do nothing to be called hung, or the window if that is shorter."""
 HANG_BLIND_US, HANG_BLIND_CONFIDENCE = 3 * 3600 * SECOND_US, 0.6

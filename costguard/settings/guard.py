@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Self
 
 from pydantic import model_validator
@@ -34,15 +35,16 @@ ACTS_MAX, MACHINES_MAX = 1000, 10**6
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
-def _read_percent(value: object, field: str) -> Fraction:
+def _read_percent(value: object, field: str, *, most: int = 100) -> Fraction:
     if isinstance(value, str):
         raise InputError(f"must be a number, not {describe_value(value)}", field=field, hint="write 10 for 10 %")
-    return Fraction(str(require_number(value, field, least=1, most=100))) / 100
+    return Fraction(str(require_number(value, field, least=1, most=most))) / 100
 
 
 Count = Annotated[int | None, count(0, ACTS_MAX)]
 Machines = Annotated[int | None, count(1, MACHINES_MAX)]
 Percent = Annotated[Fraction | None, ReadAs(_read_percent)]
+PercentOfDay = Annotated[Fraction | None, ReadAs(partial(_read_percent, most=1000))]
 Time = Annotated[timedelta | None, limit_duration(most=7 * DAY)]
 Interval = Annotated[timedelta | None, limit_duration(MINUTE, DAY)]
 
@@ -50,10 +52,10 @@ Interval = Annotated[timedelta | None, limit_duration(MINUTE, DAY)]
 class ActsTable(SettingsModel):
     """`acts`: the most stops. The fields are those of Rails, the keys those of the file."""
 
-    acts_per_run: Count = describe_key(None, "stops in a run", 1, key="per_run")
-    acts_per_10m: Count = describe_key(None, "stops in 10 minutes", 3, key="per_10m")
+    acts_per_run: Count = describe_key(None, "stops in a run", 5, key="per_run")
+    acts_per_10m: Count = describe_key(None, "stops in 10 minutes", 15, key="per_10m")
     fleet_share_10m: Percent = describe_key(None, "share of the fleet in 10 minutes", 100, key="fleet_percent")
-    fleet_share_day: Percent = describe_key(None, "share of the fleet in a day", 50, key="fleet_percent_day")
+    fleet_share_day: PercentOfDay = describe_key(None, "stops in a day, in percent of the fleet", 200, key="fleet_percent_day")
     acts_least_day: Machines = describe_key(None, "that many in a day in any case", 20, key="least_per_day")
     irreversible_per_h: Count = describe_key(None, "stops that lose data in an hour", 1)
 
@@ -90,7 +92,7 @@ class BreakerTable(SettingsModel):
 class RailsTable(SettingsModel):
     """The `[rails]` section; missing values take the defaults of Rails."""
 
-    acts: Annotated[ActsTable | None, require_table("acts = { per_10m = 3 }")] = describe_key(
+    acts: Annotated[ActsTable | None, require_table("acts = { per_10m = 15 }")] = describe_key(
         None,
         "Maximum number of stops in a run and in 10 minutes, maximum share of the fleet in 10 minutes and in a day (at least "
         "one), how many that lose data in an hour.",

@@ -100,8 +100,9 @@ def build_policy_lint_document(
 
 def _format_acceptance_remark(name: str, rails: Rails) -> str:
     """Return what it means that nobody accepted a hard cap yet."""
+    most = rails.limit_unaccepted().acts_per_10m
     return (
-        f"budget {name}: this cap is not accepted yet, so it acts within [rails] acts: {rails.acts_per_10m} stops in 10 min, "
+        f"budget {name}: this cap is not accepted yet, so it acts within [rails] acts: {most} stops in 10 min, "
         f"{rails.irreversible_per_h} an hour that loses data; costguard plan shows how to accept it"
     )
 

@@ -26,7 +26,8 @@ ONE_A_DAY = Rails(fleet_share_day=Fraction(1, 100), acts_least_day=1)
     [
         ([NOW], [], Rails(), [NOW]),
         ([NOW + minutes(15)], [], Rails(), [NOW + minutes(15)]),
-        ([NOW] * 5, [], Rails(), [NOW, *(NOW + minutes(n) for n in (1, 2, 10, 11))]),
+        ([NOW] * 16, [], Rails(), [NOW + minutes(n) for n in (*[0] * 5, *[1] * 5, *[2] * 5, 10)]),
+        ([NOW] * 3, [], Rails(acts_per_run=1, acts_per_10m=2), [NOW, NOW + minutes(1), NOW + minutes(10)]),
         ([NOW, NOW], [NOW - minutes(575)], ONE_A_DAY, [NOW + minutes(865), NOW + minutes(865) + timedelta(days=1)]),
         ([NOW + timedelta(days=2)], [NOW - minutes(1)], ONE_A_DAY, [NOW + timedelta(days=2)]),
     ],
@@ -50,7 +51,8 @@ def test_an_act_that_loses_data_waits_for_its_hour_and_others_pass_it() -> None:
     lost = [queue.add(NOW, irreversible=True) for _ in range(3)]
     assert [at for at, _ in lost] == [NOW, NOW + minutes(60), NOW + minutes(120)]
     assert lost[1][1] == "1 in an hour that loses data"
-    assert queue.add(NOW) == (NOW + minutes(1), "1 act(s) a run")
+    assert [queue.add(NOW)[0] for _ in range(4)] == [NOW] * 4
+    assert queue.add(NOW) == (NOW + minutes(1), "5 act(s) a run")
 
 
 def test_what_waits_for_a_limit_says_so_and_an_approval_passes_it() -> None:

@@ -30,8 +30,10 @@ from costguard.metering.spending import LiveResource
 from tests.books import NOW
 from tests.guard.cases import POLL, around, case, idle, machine, minutes, policy, wish
 
-RAILS = Rails(fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
-"""A tenth in ten minutes and a fifth a day, as some settings say; the defaults: decision 0042."""
+RAILS = Rails(
+    acts_per_run=1, acts_per_10m=3, fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1
+)
+"""Three and a tenth in ten minutes and a fifth a day, as some settings say; the defaults: decision 0110."""
 
 
 def sent(at: datetime, *, irreversible: bool = False) -> Intent:
@@ -189,9 +191,10 @@ def test_h25_a_config_whose_first_run_would_stop_more_than_the_rails_allow_needs
     cases = [case(m, rule, idle(NOW - minutes(60)), NOW) for m in machines[:4]]
     four = build_action_plan(cases, around(NOW))
     assert explain_config_excess(four, count_fleet(machines), RAILS, NOW) == (
-        "it would act on 4 of 40 machines, and [rails] allows 3 in 10 min"
+        "it would act on 4 of 40 machines, and [rails] allows new settings 3 in 10 min"
     )
     assert explain_config_excess(build_action_plan(cases[:3], around(NOW)), 40, RAILS, NOW) == ""
+    assert explain_config_excess(four, 40, Rails(), NOW), "by default, too: 15 in 10 min are for what a person accepted"
     protected = build_action_plan(
         [*cases[:3], case(machines[3], rule, idle(NOW - minutes(60)), NOW, claimed=False, owner="")], around(NOW)
     )
@@ -225,9 +228,8 @@ def test_h25_a_rule_that_holds_for_busy_machines_means_all_of_them_and_an_idle_r
     old = policy(when={"provider": "aws"}, hold=minutes(0))
     proposals = build_action_plan([case(m, old, busy, NOW) for m in machines], around(NOW))
     assert {reason for p in proposals if p.step.do == "stop" for reason, _ in p.held_by} >= {"working"}
-    assert (
-        explain_config_excess(proposals, 50, RAILS, NOW) == "it would act on 50 of 50 machines, and [rails] allows 3 in 10 min"
-    )
+    excess = explain_config_excess(proposals, 50, RAILS, NOW)
+    assert excess == "it would act on 50 of 50 machines, and [rails] allows new settings 3 in 10 min"
     quiet = build_action_plan([case(m, policy(), busy, NOW) for m in machines], around(NOW))
     assert explain_config_excess(quiet, 50, RAILS, NOW) == ""
     assert not is_config_undecided(quiet, 50, RAILS, NOW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -22,6 +23,24 @@ def test_a_share_that_no_float_holds_is_counted_exactly() -> None:
     assert get_limit_day(100, Rails(fleet_share_day=Fraction(29, 100))) == 29
 
 
-@pytest.mark.parametrize(("fleet", "in_day"), [(1, 20), (20, 20), (40, 20), (41, 20), (42, 21), (100, 50)])
-def test_by_default_half_of_the_fleet_may_be_stopped_in_a_day_and_twenty_at_least(fleet: int, in_day: int) -> None:
-    assert (get_limit_10m(fleet, Rails()), get_limit_day(fleet, Rails())) == (min(3, max(1, fleet)), in_day)
+@pytest.mark.parametrize(("fleet", "in_day"), [(1, 20), (10, 20), (20, 40), (41, 82), (100, 200)])
+def test_by_default_each_machine_may_be_stopped_twice_a_day_and_twenty_times_in_all(fleet: int, in_day: int) -> None:
+    assert (get_limit_10m(fleet, Rails()), get_limit_day(fleet, Rails())) == (min(15, max(1, fleet)), in_day)
+
+
+@pytest.mark.parametrize(
+    ("rails", "expected"),
+    [
+        (Rails(), (1, 3, Fraction(1, 2))),
+        (Rails(acts_per_10m=10), (1, 10, Fraction(1, 2))),
+        (Rails(acts_per_run=2, acts_per_10m=2, fleet_share_day=Fraction(1, 10)), (2, 2, Fraction(1, 10))),
+    ],
+)
+def test_what_nobody_accepted_is_limited_as_the_settings_say_or_else_more_than_the_rest(
+    rails: Rails, expected: tuple[int, int, Fraction]
+) -> None:
+    limited = rails.limit_unaccepted()
+    assert (limited.acts_per_run, limited.acts_per_10m, limited.fleet_share_day) == expected
+    assert replace(limited, acts_per_run=5, acts_per_10m=15, fleet_share_day=rails.fleet_share_day) == replace(
+        rails, acts_per_run=5, acts_per_10m=15
+    )

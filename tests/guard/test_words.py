@@ -21,7 +21,17 @@ from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.agent import Agent
 from costguard.values.money import Rate
-from costguard.values.sample import CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_BUSIEST, GPU_POWER_LIMIT, GPU_UTIL
+from costguard.values.sample import (
+    AGENT_ALIVE,
+    CPU_CORES,
+    CPU_UTIL,
+    GPU_BUSY_COUNT,
+    GPU_POWER_BUSIEST,
+    GPU_POWER_LIMIT,
+    GPU_UTIL,
+    NETWORK,
+    Sample,
+)
 from tests import books
 from tests.blank import blank_sight
 from tests.guard.cases import friday, machine
@@ -160,3 +170,42 @@ def test_a_cap_that_stops_a_busy_machine_does_not_call_its_price_unknown() -> No
     costs = {"one": ActCost(saves=Rate.parse("32.77"))}
     (done,) = list_alerts(evaluate_snapshot(rules, sight), rules, sight, (), costs)
     assert (dict(done.facts)["cost while idle"], dict(done.facts)["saved per hour"]) == ("not known to be idle", "$32.7700")
+
+
+def quiet_but(frozen_from: int, *, network: float = 900.5) -> list[Sample]:
+    """A machine at rest for 60 min, whose source repeats its last values from that minute on."""
+
+    def move(base: float, minute: float) -> float:
+        return base * (1 + 0.013 * (min(minute, frozen_from) * 7 % 11))
+
+    return [
+        *signal(GPU_UTIL, 0, 60),
+        *signal(GPU_POWER_BUSIEST, lambda m: move(70.25, m), 60),
+        *signal(CPU_CORES, lambda m: move(0.0123, m), 60),
+        *signal(CPU_UTIL, lambda m: move(0.07, m), 60),
+        *signal(NETWORK, lambda m: network if m < 59 else 900.5, 60),
+        *signal(AGENT_ALIVE, 1, 60),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("samples", "state"),
+    [
+        (quiet_but(60), IDLE),
+        (quiet_but(50), UNKNOWN),
+        (quiet_but(50, network=901.5), IDLE),
+        (quiet_but(-1), UNKNOWN),
+        ([*signal(GPU_UTIL, 0, 60), *signal(CPU_UTIL, 0.2, 60), *signal(NETWORK, 900, 60)], IDLE),
+    ],
+    ids=["varied", "frozen", "one still moves", "frozen since its start", "rounded"],
+)
+def test_values_that_a_source_repeats_to_the_last_digit_are_no_proof_of_idleness(samples: list[Sample], state: str) -> None:
+    found = judged(samples, 60)
+    assert found.state == state
+    assert ("to the last digit" in " ".join(found.reasons)) is (state == UNKNOWN)
+
+
+@pytest.mark.parametrize(("watts", "state"), [(8.0, IDLE), (0.07, UNKNOWN), (0.0, UNKNOWN)])
+def test_a_gpu_that_draws_less_than_any_gpu_is_measured_wrongly(watts: float, state: str) -> None:
+    samples = [*signal(GPU_UTIL, 0, 60), *signal(CPU_UTIL, 0.2, 60), *signal(GPU_POWER_BUSIEST, watts, 60)]
+    assert judged(samples, 60).state == state

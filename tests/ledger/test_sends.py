@@ -19,7 +19,9 @@ from costguard.ledger.spans.writer import LedgerWriter
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll
 
-DEFAULTS = Rails(fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
+DEFAULTS = Rails(
+    acts_per_run=1, acts_per_10m=3, fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1
+)
 LOOSE = replace(DEFAULTS, acts_per_run=10**6)
 
 
@@ -238,7 +240,7 @@ def test_a_send_before_it_stays_counted_where_another_one_is_taken_back(loose: G
 
 
 def test_an_accepted_cap_has_limits_of_its_own_and_another_shares_those_of_all(url: str) -> None:
-    with book_of(url, replace(LOOSE, caps=replace(Rails.unlimited(), acts_per_10m=4))) as book:
+    with book_of(url, replace(LOOSE, acts_per_10m=15, caps=replace(Rails.unlimited(), acts_per_10m=4))) as book:
         book.set_accepted_caps(frozenset({"budget:ours"}))
         for number in range(4):
             assert send(book, planned(book, f"i-{number}", policy="budget:ours", rule=CAP_RULE, irreversible=True))

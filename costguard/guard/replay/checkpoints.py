@@ -22,7 +22,7 @@ from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.overrides import MANUAL_START_LEASE
 from costguard.guard.replay.history import ReplayedResource, find_instance_runs
 from costguard.guard.sample_times import BUSY_SHARE_MIN, SampleTimes
-from costguard.guard.signal_summary import FLAT_SHARE
+from costguard.guard.signal_summary import FLAT_SHARE, FROZEN_SAMPLES_MIN, VARYING_SIGNALS
 from costguard.guard.signals import (
     AGE,
     ALIVE,
@@ -203,6 +203,7 @@ def find_change_points(
             if number < 0 or at >= hidden[number][1]:
                 points.add(at)
     points.update(_find_weak_changes(samples, gpus))
+    points.update(_find_repetitions(samples))
     return [from_micros(at) for at in sorted(points)]
 
 
@@ -227,6 +228,18 @@ def _find_weak_changes(samples: SampleColumns, gpus: float) -> Iterator[int]:
         above[CPU_UTIL] = CPU_UTIL_LARGE
     series = combine_weak_signals(lines, above)
     return _find_crossings((series.ats, series.values), WORK_MIN, WORK_MIN) if series is not None else iter(())
+
+
+def _find_repetitions(samples: SampleColumns) -> Iterator[int]:
+    """Yield when signals that never stand still begin or cease to be repeated to the last digit."""
+    lines = [samples[name] for name in VARYING_SIGNALS if name in samples and samples[name][0]]
+    changes = {at for ats, values in lines for at, (one, other) in zip(ats[1:], pairwise(values), strict=True) if one != other}
+    ends = sorted({*changes, *(ats[0] for ats, _ in lines), *(ats[-1] for ats, _ in lines)})
+    for start, end in pairwise(ends):
+        for ats, _ in lines:
+            first, last = bisect_right(ats, start), bisect_right(ats, end)
+            if last - first >= FROZEN_SAMPLES_MIN - 1:
+                yield from (*ats[first : first + FROZEN_SAMPLES_MIN], end)
 
 
 def _find_holes(line: SampleColumn, late: int, stale: int) -> Iterator[int]:

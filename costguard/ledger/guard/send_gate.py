@@ -156,7 +156,7 @@ def _find_exceeded_limit(
     if intent.rule == CAP_RULE and intent.policy in accepted:
         rails = rails.limit_caps()
     elif intent.rule == CAP_RULE:
-        kind = []  # an unaccepted hard cap shares the limits of all others
+        rails, kind = rails.limit_unaccepted(), []  # an unaccepted hard cap counts what all others did
     in_run = _count_sends_in_run(ask, run, _STOPS, *kind)
     if in_run >= rails.acts_per_run:
         return _make_rate_refusal(f"{in_run} sent in this run, of {rails.acts_per_run}")

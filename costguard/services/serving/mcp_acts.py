@@ -106,7 +106,7 @@ def _hold_stop_lock() -> AbstractContextManager[None]:
 
 def _check_rate(settings: Settings) -> None:
     """Raise NoAnswerError if agents have sent as many stops in 10 minutes as the rails allow."""
-    most = (settings.rails or Rails()).acts_per_10m
+    most = (settings.rails or Rails()).limit_unaccepted().acts_per_10m
     with overrides.open_guard_store(settings) as book:
         sent = count_agent_sends(book.load_sends_since(overrides.get_now() - RATE_WINDOW))
     if sent >= most:
