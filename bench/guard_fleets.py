@@ -373,7 +373,7 @@ def remember_activities(memory: dict[object, Activity]) -> None:
 
 def write_policies(*, lossy: bool = True) -> str:
     """Return what `init --guard` writes, armed. `lossy`: a stop may lose the container disk, as a person allowed."""
-    text = GUARD_START.format(to='["console"]', delivery="")
+    text = GUARD_START.format(to='["console"]', delivery="", loss="#")
     return text.replace('arm = "stop"', 'arm = "stop"\nallow_irreversible = true') if lossy else text
 
 

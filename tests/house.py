@@ -173,7 +173,7 @@ BUDGETS = {
     "costguard/reporting": 3140,
     "costguard/runs": 800,
     "costguard/services": 21_275,
-    "costguard/settings": 4325,
+    "costguard/settings": 4390,
     "costguard/sizing": 11350,
     "costguard/system": 2050,
     "costguard/testing": 1550,

@@ -13,7 +13,7 @@ init looks for every provider's credentials in their usual places. It contacts n
 import sys
 from typing import Annotated
 
-from typer import Context, Option, prompt
+from typer import Context, Option, confirm, prompt
 
 from costguard.cli import options as o
 from costguard.cli.commands import CostguardCommand
@@ -22,6 +22,10 @@ from costguard.services import CommandAnswer
 from costguard.system.progress import clear_progress
 
 COMMAND = CostguardCommand
+LOSS_QUESTION = (
+    "RunPod: a stop deletes the container disk, that is everything outside the volume. "
+    "May costguard stop idle pods, an hour after its message?"
+)
 
 
 def command(
@@ -57,5 +61,7 @@ def command(
             budget = prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
         if zone is None:
             zone = prompt("Time zone for days and months", default="UTC", err=True)
-    notices = (to or "console") if guard else None
-    return setup.answer_init(path=path, force=force, budget=budget, zone=zone, notices=notices)
+    notices, loss = (to or "console") if guard else None, False
+    if guard and not yes and sys.stdin.isatty():
+        loss = confirm(LOSS_QUESTION, default=False, err=True)
+    return setup.answer_init(path=path, force=force, budget=budget, zone=zone, notices=notices, loss=loss)

@@ -342,7 +342,7 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
     if impossible := find_impossible_power({one.line.signal: one.line for one in tracks}, view):
         doubts.append(impossible)
     measured = {one.kind.family for one in tracks}
-    if not measured & {DUTY, AGENT} and (needs or CPU not in measured):
+    if not measured & {DUTY, AGENT} and ((needs and not is_processor_evidence(needs)) or CPU not in measured):
         doubts.append("no GPU duty and no agent: enrol an agent" if tracks else "no activity data yet: enrol an agent")
     doubts += [
         f"{SIGNAL_FAMILIES.get(family, family)} is required but not measured" for family in needs if family not in measured
@@ -372,7 +372,14 @@ def _may_be_fraction(line: SignalSeries, view: ActivityWindow) -> bool:
 
 def _list_required_families(needs: Sequence[str], measured: set[str]) -> tuple[str, ...]:
     """Return the families required besides `needs`: GPU duty, or else the agent, even if a policy requires neither."""
-    return () if {DUTY, AGENT} & set(needs) else ((DUTY,) if DUTY in measured else (AGENT,))
+    if {DUTY, AGENT} & set(needs):
+        return ()
+    return (DUTY,) if DUTY in measured else () if is_processor_evidence(needs) else (AGENT,)
+
+
+def is_processor_evidence(needs: Sequence[str]) -> bool:
+    """Return whether a policy states that processors with network and disk are its evidence, where no GPU is measured."""
+    return {CPU, IO} <= set(needs)
 
 
 def _classify_idle(tracks: Sequence[SignalSummary], view: ActivityWindow, earliest: int) -> Classification:

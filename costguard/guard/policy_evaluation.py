@@ -40,7 +40,7 @@ from costguard.guard.policy import (
     PolicyTarget,
     Verdict,
 )
-from costguard.guard.signals import ACTIVE, AGENT, DUTY, HUNG, IDLE, UNKNOWN, Activity
+from costguard.guard.signals import ACTIVE, AGENT, CPU, DUTY, HUNG, IDLE, IO, UNKNOWN, Activity
 from costguard.metering.burn import compute_hourly_price
 from costguard.metering.meter import COMPUTE, GB
 from costguard.metering.observation import Observation
@@ -116,7 +116,7 @@ def evaluate_policy(
     if short:
         truth = ConditionResult(value=True)
     elif truth.value and policy.rule == IDLE_RULE and work.state == IDLE and select_measured(policy.when.names):
-        short = {DUTY, AGENT}.isdisjoint(work.families) and bool(work.families)
+        short = {DUTY, AGENT}.isdisjoint(work.families) and bool(work.families) and not _states_weak_evidence(policy)
     if truth.value and policy.rule == IDLE_RULE and work.state != ACTIVE and select_utilization(policy.when.names):
         short = short or work.confidence < find_needed_confidence(policy)
     finding, since = DOES_NOT if truth.value is False else CANNOT_SAY, None
@@ -148,6 +148,15 @@ def _lacks_only_confidence(policy: Policy, facts: Mapping[str, object], work: Ac
     if policy.rule != IDLE_RULE or "confidence" not in policy.when.names or work.confidence < NOTICE_CONFIDENCE:
         return False
     return work.state in (IDLE, HUNG) and policy.when.evaluate({**facts, "confidence": 1.0}).value is True
+
+
+WEAK_EVIDENCE_HOLD_MIN = timedelta(hours=2)
+"""How long processors, network and disk must be quiet, at least, before a policy that names them stops a machine by them."""
+
+
+def _states_weak_evidence(policy: Policy) -> bool:
+    """Return whether `policy` names processors, network and disk as its evidence, over a long time."""
+    return {CPU, IO} <= set(policy.needs) and policy.hold >= WEAK_EVIDENCE_HOLD_MIN
 
 
 def find_needed_confidence(policy: Policy) -> float:

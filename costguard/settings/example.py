@@ -44,12 +44,13 @@ HEADER_TEXT = """\
 """
 
 GUARD_START = """
-# Written by `costguard init --guard`: two policies that notify, and stop nothing until they are armed. The first is for idle
-# GPUs (`costguard policy arm idle-gpu stop`). Where a stop would lose data, a person is asked.
+# Written by `costguard init --guard`: policies that notify, and stop nothing until they are armed. The first is for idle GPUs
+# with costguard's agent (`costguard policy arm idle-gpu stop`). Where a stop would lose data, a person is asked.
 [[policy]]
 name = "idle-gpu"
 arm = "stop"
 match = {{ gpu = true }}
+needs = ["duty", "cpu", "io"]
 when = 'state == "idle" && confidence >= 0.9'
 for = "45m"
 then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
@@ -64,11 +65,47 @@ when = 'state == "hung" && confidence >= 0.9'
 for = "15m"
 then = [{{ do = "notify", severity = "page" }}, {{ after = "30m", do = "stop" }}]
 
+# Machines without an agent: the cloud measures less, so the wait is longer, and the message comes an hour before the stop
+# (`costguard keep MACHINE --for 4h`). Vast and RunPod measure GPUs and processors: they do not see a slow upload or download.
+[[policy]]
+name = "idle-vast"
+arm = "stop"
+match = {{ gpu = true, providers = ["vast"] }}
+needs = ["duty", "cpu"]
+when = 'state == "idle" && confidence >= 0.8'
+for = "3h"
+then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
+
+# A stop on RunPod deletes the container disk: everything outside the volume. Without allow_irreversible a person is asked.
+[[policy]]
+name = "idle-runpod"
+arm = "stop"
+match = {{ gpu = true, providers = ["runpod"] }}
+needs = ["duty", "cpu"]
+when = 'state == "idle" && confidence >= 0.8'
+for = "3h"
+{loss}allow_irreversible = true
+then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
+
+# AWS and Google measure processors, network and disk, but no GPU: they do not see a job that computes on the GPU alone, or a
+# server between two requests. On AWS: `signals` in [providers.aws]. Lambda measures nothing and has no stop: use the agent.
+[[policy]]
+name = "idle-processors"
+arm = "stop"
+match = {{ gpu = true, providers = ["aws", "gcp"] }}
+needs = ["cpu", "io"]
+when = 'state == "idle" && confidence >= 0.5'
+for = "4h"
+then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
+
 [notify]
 {delivery}console_is_delivery = true
 [[notify.route]]
 to = {to}
 """
+
+GUARD_SETTINGS = {("aws", "signals"): '["gpu_util", "gpu_power_w", "cpu_util", "network_bytes_s", "disk_bytes_s"]'}
+"""Settings of providers that the policies of GUARD_START need: CloudWatch asks $0.01 for 1,000 series, so they are off else."""
 
 
 def render_settings_file(
@@ -78,11 +115,13 @@ def render_settings_file(
     cap: str | None = None,
     zone: str | None = None,
     notices: str | None = None,
+    loss: bool = False,
 ) -> str:
     """Return the text of the settings file; only sections with a chosen value are enabled.
 
     `chosen`: providers whose section is enabled. `cap`: cap of one monthly budget. `zone`: time zone of [defaults]. `notices`:
-    where the warnings of an idle policy go, "console" or the source of an address; None: no policy.
+    where the warnings of an idle policy go, "console" or the source of an address; None: no policy. `loss`: a stop on RunPod
+    may delete the container disk.
     """
     budget = {"name": "everything", "cap": cap, "period": "month"} if cap else {}
     blocks = [
@@ -94,9 +133,11 @@ def render_settings_file(
     ]
     parts = [HEADER_TEXT, *("\n" + "\n".join(block) + "\n" for block in blocks)]
     if notices is not None:
-        parts.append(GUARD_START.format(to=json.dumps([notices]), delivery="" if notices == CONSOLE else "#"))
+        delivery = "" if notices == CONSOLE else "#"
+        parts.append(GUARD_START.format(to=json.dumps([notices]), delivery=delivery, loss="" if loss else "#"))
     parts += ["\n" + "\n".join(_render_guard()) + "\n"]
-    parts += ["\n".join(_render_provider(manifest, on=manifest.name in chosen)) + "\n" for manifest in manifests]
+    guarded = GUARD_SETTINGS if notices is not None else {}
+    parts += ["\n".join(_render_provider(one, guarded, on=one.name in chosen)) + "\n" for one in manifests]
     return "".join(parts)
 
 
@@ -177,7 +218,7 @@ def format_toml(value: object, *, lines: bool = True) -> str:
     return value.isoformat() if isinstance(value, date) else json.dumps(value)
 
 
-def _render_provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:
+def _render_provider(manifest: ProviderManifest, guarded: Mapping[tuple[str, str], str], *, on: bool) -> Iterator[str]:
     """Yield the lines of a provider's section: the source of its key, then its settings, with tables of tables last."""
     yield ""
     yield from _format_comment(f"{manifest.title}. {_describe_key_place(manifest)}")
@@ -186,7 +227,9 @@ def _render_provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:
     yield f"{'' if on else '#'}[providers.{manifest.name}]"
     for setting in sorted(manifest.settings, key=lambda setting: setting.kind == TABLES_SETTING):
         yield from _format_comment(f"{setting.told}.")
-        if setting.kind == TABLES_SETTING:
+        if on and (value := guarded.get((manifest.name, setting.name))):
+            yield f"{setting.name} = {value}"
+        elif setting.kind == TABLES_SETTING:
             yield f"#[[providers.{manifest.name}.{setting.name}]]"
             yield from (f"#{inner.name} = {_format_value(inner)}" for inner in setting.inner)
         else:

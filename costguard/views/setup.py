@@ -57,7 +57,8 @@ def build_init_document(
     guard: tuple[str, ...] = ()
     if guarded is not None:
         guard = (
-            f"Policies idle-gpu and hung-job notify {guarded}, and stop nothing until they are armed.",
+            f"Its policies notify {guarded}, and stop nothing until they are armed.",
+            "With the agent: idle-gpu and hung-job. Without it, after longer waits: idle-vast, idle-runpod, idle-processors.",
             "A false stop of a job that seems hung would cost the work since its last checkpoint.",
         )
     return Document(

@@ -13,6 +13,7 @@ from costguard.guard.alerts.rules import ActCost, list_alerts
 from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.policy import STOP
+from costguard.guard.policy_evaluation import evaluate_policy
 from costguard.guard.run_facts import FirstSighting
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN
 from costguard.metering.burn import compute_hourly_burn
@@ -34,8 +35,9 @@ from costguard.values.sample import (
 )
 from tests import books
 from tests.blank import blank_sight
-from tests.guard.cases import friday, machine
+from tests.guard.cases import friday, machine, policy
 from tests.guard.test_judging import judged, signal
+from tests.guard.traces import START
 from tests.guard.traces import machine as traced
 
 NOW, MINUTE = friday(19, 5), timedelta(minutes=1)
@@ -209,3 +211,28 @@ def test_values_that_a_source_repeats_to_the_last_digit_are_no_proof_of_idleness
 def test_a_gpu_that_draws_less_than_any_gpu_is_measured_wrongly(watts: float, state: str) -> None:
     samples = [*signal(GPU_UTIL, 0, 60), *signal(CPU_UTIL, 0.2, 60), *signal(GPU_POWER_BUSIEST, watts, 60)]
     assert judged(samples, 60).state == state
+
+
+@pytest.mark.parametrize(
+    ("needs", "hold", "short"),
+    [
+        (("cpu", "io"), timedelta(hours=4), False),
+        (("cpu", "io"), timedelta(minutes=119), True),
+        (("cpu",), timedelta(hours=4), None),
+        ((), timedelta(hours=4), True),
+    ],
+    ids=["named, for long", "named, too short", "half of it", "not named"],
+)
+def test_without_gpu_and_agent_only_a_policy_that_names_its_evidence_over_hours_may_stop(
+    needs: tuple[str, ...], hold: timedelta, *, short: bool | None
+) -> None:
+    """`short`: it may only ask; None: it cannot be judged."""
+    samples = [*signal(CPU_UTIL, 0.2, 300), *signal(NETWORK, 900, 300)]
+    rule = replace(policy(when={"state": "idle"}, hold=hold), needs=needs)
+    work = judged(samples, 300, needs=needs, window=hold)
+    now = START + 300 * MINUTE
+    verdict = evaluate_policy(rule, identify_incarnation(traced(8, now - timedelta(days=1))), {"state": work.state}, work, now)
+    if short is None:
+        assert work.state == UNKNOWN
+        return
+    assert (work.state, work.confidence, verdict.short) == (IDLE, 0.55, short)

@@ -323,10 +323,12 @@ def answer_init(
     budget: str | None = None,
     zone: str | None = None,
     notices: str | None = None,
+    loss: bool = False,
 ) -> CommandAnswer:
     """Answer `costguard init`: write a settings file that enables providers with found credentials. No provider is asked.
 
     `notices`: where the warnings of an idle policy go, which is then part of the file, with a budget; None: neither.
+    `loss`: its policy for RunPod may stop pods although that deletes their container disks.
     """
     target = check_free_path(path, force=force)
     if zone is not None:
@@ -337,7 +339,7 @@ def answer_init(
         unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
     cap = _parse_cap(budget) or (GUARD_CAP if notices is not None else None)
     manifests = [installed.found[name].manifest for name in sorted(installed.found)]
-    text = render_settings_file(manifests, chosen=provider_names, cap=cap, zone=zone, notices=notices)
+    text = render_settings_file(manifests, chosen=provider_names, cap=cap, zone=zone, notices=notices, loss=loss)
     settings = check_settings(text, str(target))  # what is written can be read
     for name, table in settings.providers.items():
         check_provider_table(table, installed.found[name].manifest.settings, f"providers.{name}")
