@@ -256,6 +256,7 @@ class GuardedFleet:
             hooks=(), reactions=(), lags={}, balances=(), members=(), agents=(), asked=NO_COST_FACTS, gap_ended_at=None,
             apart=None, gap_began_at=None, breaker=last.breaker if last else None, held=(), deliveries=self._deliveries,
             start_histories={}, started=(), raised=frozenset(), last_run_at=last.at if last else None, ready_since={},
+            restarts=(),
         )  # fmt: skip
         remember_activities(self._memory)
         evaluation = self._mark_notices(evaluate_snapshot(self.rules, snapshot), now)
