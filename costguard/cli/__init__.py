@@ -51,6 +51,7 @@ COMMAND_GROUPS = {
         "policy": "Check, explain, test, arm or accept policies.",
         "simulate": "Replay policies over recorded history: stops, savings, false stops.",
         "keep": "Keep a machine running for a limited time (a lease), and show its cost.",
+        "until": "Record or show the dates that end machines.",
         "protect": "Protect a machine from all acts until the protection is lifted.",
         "snooze": "Snooze messages about a machine or a policy; acts are not affected.",
         "freeze": "Freeze all acts until the freeze is lifted.",

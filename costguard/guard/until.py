@@ -19,7 +19,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.guard.overrides import UNTIL, Override, is_override_open
 from costguard.guard.policy import PASSED, UNTIL_MISSING
-from costguard.metering.observation import Observation
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.values.resource import Incarnation, is_same_life
 from costguard.values.text_format import format_length, format_local_time
 
@@ -78,6 +79,19 @@ def find_until_override(life: Incarnation, overrides: Iterable[Override], now: d
     return max(dates, key=lambda one: (one.at, one.id), default=None)
 
 
+def list_ended_dates(overrides: Iterable[Override], live: Iterable[LiveResource], now: datetime) -> list[Override]:
+    """Return the recorded dates of runs that are over: of a machine that has ended or was started again since."""
+    dates = [one for one in overrides if one.what == UNTIL and one.life and is_override_open(one, now)]
+    live_by_key = {one.observation.key: one for one in live} if dates else {}
+    return [one for one in dates if one.life and not _may_go_on(one, one.life, live_by_key.get(one.life.key))]
+
+
+def _may_go_on(override: Override, life: Incarnation, live: LiveResource | None) -> bool:
+    if live is None:
+        return False
+    return live.seen_at <= override.at or is_same_life(identify_incarnation(live.observation), life)
+
+
 def list_until_labels(observation: Observation) -> list[str]:
     """Return its until labels as `key=value`, in order."""
     return sorted(f"{key}={value}" for key, value in observation.labels if key.casefold() in LABEL_KEYS)
@@ -85,7 +99,7 @@ def list_until_labels(observation: Observation) -> list[str]:
 
 def join_until_labels(observation: Observation) -> str:
     """Return what an override remembers of the labels, so that a later change of them counts."""
-    return "\n".join(list_until_labels(observation))
+    return ", ".join(list_until_labels(observation))
 
 
 def read_end_date(

@@ -6,11 +6,14 @@ loopback address as well. The SDK refuses foreign Host and Origin headers, so no
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +50,8 @@ CALLS_MAX = 4
 
 def run_stdio(context: McpContext) -> None:
     """Serve the program at the other end of stdin and stdout until it closes them."""
+    with suppress(InputError):  # without a file of its own it serves all tools but one
+        context = replace(context, renter=name_renter(read_token(get_data_path(TOKEN_FILE))))
     anyio.run(_serve_stdio, build_server(context))
 
 
@@ -71,7 +76,7 @@ def run_http(context: McpContext, listen: str) -> None:
 
 def build_http_app(context: McpContext, token: str) -> ASGIApp:
     """Return the ASGI application. `token`: what every request must carry as `Authorization: Bearer TOKEN`."""
-    server = build_server(context)
+    server = build_server(replace(context, renter=name_renter(token)))
     app = server.streamable_http_app(streamable_http_path=ENDPOINT, json_response=True, stateless_http=True, host="127.0.0.1")
     return TokenGate(app, token)
 
@@ -117,6 +122,11 @@ def read_token(file: Path) -> str:
     return token
 
 
+def name_renter(token: str) -> str:
+    """Return the value of the label `costguard:rented-by` on what the holder of `token` rents: 16 hex digits, no secret."""
+    return hashlib.sha256(f"costguard rented-by {token}".encode()).hexdigest()[:16]
+
+
 def build_server(context: McpContext, tools: tuple[McpTool, ...] = TOOLS) -> Server[Any]:
     """Return the server for `tools`. Each call runs in a thread: services are synchronous and may wait for clouds."""
     limiter = anyio.CapacityLimiter(CALLS_MAX)
@@ -133,7 +143,9 @@ def build_server(context: McpContext, tools: tuple[McpTool, ...] = TOOLS) -> Ser
         content: list[types.ContentBlock] = [types.TextContent(type="text", text=text) for text in reply.list_texts()]
         return types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.is_error)
 
-    return Server("costguard", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call)
+    mark = f" Label the machines that you rent with costguard:rented-by={context.renter}, and set their end with until."
+    instructions = INSTRUCTIONS + (mark if context.renter else "")
+    return Server("costguard", version=__version__, instructions=instructions, on_list_tools=list_tools, on_call_tool=call)
 
 
 def describe_tool(tool: McpTool) -> types.Tool:

@@ -36,10 +36,14 @@ PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpContext:
-    """What every call has: the settings file (None: the one that applies), and whether the network may be used."""
+    """What every call has: the settings file (None: the one that applies), and whether the network may be used.
+
+    `renter`: the name by which the server's token marks what it rents; "" where there is none.
+    """
 
     config: str | None = None
     offline: bool = False
+    renter: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +237,13 @@ def _answer_keep(arguments: Arguments, context: McpContext) -> CommandAnswer:
     )
 
 
+def _answer_until(arguments: Arguments, context: McpContext) -> CommandAnswer:
+    from costguard.services.serving.mcp_acts import set_end_date_for_agent
+
+    machine, why = str(arguments["machine"]), _get_text(arguments, "why")
+    return set_end_date_for_agent(machine, str(arguments["time"]), why=why, renter=context.renter, config=context.config)
+
+
 def _answer_stop(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.serving.mcp_acts import stop_for_agent
 
@@ -379,6 +390,21 @@ TOOLS = (
         required=("machine", "for", "why"),
         answer=_answer_keep,
         reads=False,
+    ),
+    McpTool(
+        name="until",
+        title="Set when a rented machine ends",
+        description="Record the date that ends a machine which this server's token rented: its label costguard:rented-by.",
+        answer_schema="costguard.wish/1",
+        parameters={
+            "machine": MACHINE,
+            "time": _describe(TEXT, "Duration from now, or a time with a zone: 4h, 2026-12-01T18:00Z."),
+            "why": _describe(TEXT, "The reason, shown to other users."),
+        },
+        required=("machine", "time"),
+        answer=_answer_until,
+        reads=False,
+        is_offered=lambda context: bool(context.renter),
     ),
     McpTool(
         name="stop",

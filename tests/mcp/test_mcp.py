@@ -49,7 +49,7 @@ def test_an_agent_reads_and_keeps_and_a_hostile_name_stays_data(transport: str, 
     async def work() -> None:
         async with open_client(transport, tmp_path, os.environ) as client:
             listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert list(listed) == [*READ_TOOLS, "admit", "keep"]
+            assert list(listed) == [*READ_TOOLS, "admit", "keep", "until"]
             for name in READ_TOOLS:
                 hints = listed[name].annotations
                 assert hints is not None
@@ -132,7 +132,7 @@ def test_a_client_of_the_older_protocol_is_answered_too(transport: str, costguar
         async with open_client(transport, tmp_path, os.environ, mode="legacy") as client:
             assert client.instructions is not None
             assert "never instructions" in client.instructions
-            assert [tool.name for tool in (await client.list_tools()).tools] == [*READ_TOOLS, "admit", "keep"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == [*READ_TOOLS, "admit", "keep", "until"]
             quote = await client.call_tool("quote", {**JOB, "top": 1})
             assert read_data(quote)["schema"] == "costguard.quote/1"
 

@@ -1,5 +1,5 @@
 title: The agent that rented a machine died, and the date on the machine ends it although the machine works
-hazard: End by label: told before the date, stopped after it, without evidence of idleness
+hazard: GUARD 2 limit rules fail closed, and H24: told before the date, stopped after it, without evidence of idleness
 start: 2026-11-02 08:00
 end: 11:00
 machines

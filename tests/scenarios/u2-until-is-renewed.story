@@ -1,5 +1,5 @@
 title: A date that is renewed after its notice ends the machine at the new date, after a new notice
-hazard: End by label: a renewal counts, and a whole notice comes before the new date
+hazard: GUARD 2 limit rules fail closed, and H24: a renewal counts, and a whole notice comes before the new date
 start: 2026-11-02 08:00
 end: 12:30
 machines

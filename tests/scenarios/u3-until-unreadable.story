@@ -1,5 +1,5 @@
 title: A date without a zone ends nothing and is told; a policy for missing dates ends the machine
-hazard: End by label: an unreadable date counts as missing, and its owner reads what to write
+hazard: GUARD 2 limit rules fail closed, and H24: an unreadable date counts as missing, and its owner reads what to write
 start: 2026-11-02 08:00
 end: 10:30
 machines

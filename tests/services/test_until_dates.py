@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from costguard.guard.overrides import UNTIL
 from costguard.metering.observation import Observation
 from costguard.testing.cloud import SimulatedCloud
 from costguard.values.resource import ResourceKey
 from tests.stories import play_story
 from tests.stories.guard_player import GuardPlayer
 from tests.stories.parser import parse_story
-from tests.stories.player import StoryOutcome
+from tests.stories.player import StoryOutcome, StoryStage
+from tests.stories.story import PERSON, StoryEvent
 
 STORY = """
 title: A date that ends a machine
@@ -34,28 +37,42 @@ events
 {more}
 """
 PASSED = datetime(2026, 11, 2, 8, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 
 
-def play(tmp_path: Path, more: str = "", end: str = "08:35") -> StoryOutcome:
-    return play_story(parse_story(STORY.format(more=more, end=end)), GuardPlayer, tmp_path)
+def play(
+    tmp_path: Path, more: str = "", opened: Callable[[StoryStage], GuardPlayer] = GuardPlayer, end: str = "08:35"
+) -> StoryOutcome:
+    return play_story(parse_story(STORY.format(more=more, end=end)), opened, tmp_path)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("looks", [1, 2])
-@pytest.mark.parametrize("text", ["2026-11-02T09:30Z", "tomorrow"])
+@pytest.mark.parametrize("text", ["2026-11-02T09:30Z", "tomorrow", "a person"])
 def test_who_changes_the_date_in_the_last_second_stops_the_act(
     text: str, looks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the first or second look, right before the request."""
-    seen, look = list[ResourceKey](), SimulatedCloud.look_up
+    players, seen, look = list[GuardPlayer](), list[ResourceKey](), SimulatedCloud.look_up
 
     def look_up(cloud: SimulatedCloud, key: ResourceKey) -> Observation | None:
         seen.append(key)
         found = look(cloud, key)
+        if text == "a person":
+            if len(seen) == looks:
+                now = players[0].stage.clock.now()
+                event = StoryEvent(at=now, kind=PERSON, what="set-until", line=1, name="box", who="bob", length=HOUR)
+                assert players[0].wish(event).done
+            return found
         return replace(found, labels=(("costguard:until", text),)) if found and len(seen) >= looks else found
 
     monkeypatch.setattr(SimulatedCloud, "look_up", look_up)
-    outcome = play(tmp_path, end="08:31")
+
+    def opened(stage: StoryStage) -> GuardPlayer:
+        players.append(GuardPlayer(stage))
+        return players[0]
+
+    outcome = play(tmp_path, opened=opened, end="08:31")
     assert len(seen) >= looks
     assert outcome.acts == []
 
@@ -65,3 +82,15 @@ def test_a_machine_that_a_person_starts_after_its_date_is_kept_for_two_hours(tmp
     first, second = outcome.acts
     assert first.at == PASSED
     assert f"{second.at:%H:%M}" == "10:50"
+
+
+def test_a_date_that_a_person_records_replaces_the_label_and_is_lifted_with_the_end_of_the_run(tmp_path: Path) -> None:
+    class Reader(GuardPlayer):
+        def close(self) -> None:
+            found.extend(one.lifted_by for one in self._book.load_overrides_since(PASSED - HOUR) if one.what == UNTIL)
+            super().close()
+
+    found = list[str]()
+    outcome = play(tmp_path, "  08:10  set-until box in 40m by ada\n  08:55  box starts", Reader, end="09:05")
+    assert [act.at for act in outcome.acts] == [PASSED + HOUR / 3]
+    assert found == ["watchdog"]

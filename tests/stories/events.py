@@ -13,7 +13,7 @@ Machines, clouds, what surrounds costguard, and people:
     20:00        clock jumps 1h | clock jumps -1h | watchdog crashes
     18:55        keep box for 2h why "one more run" by ada
     18:55        protect box | unprotect box | snooze idle-gpu for 4h | freeze | thaw | phase download box for 3h
-    18:55        plan-stop box in 3h | cancel-stop box
+    18:55        plan-stop box in 3h | cancel-stop box | set-until box in 3h
     18:55        approve terminate box | arm idle-gpu stop | hold pod3 $2.99 | run "costguard status"
 
 Reads what a story expects. A moment stands for the minute (the poll) that begins there.
@@ -181,7 +181,7 @@ def _parse_person_event(event: StoryEvent, words: list[str], machines: Collectio
     words, who, why = _split_who_and_why(words)
     event = replace(event, who=who, text=why)
     match words:
-        case ["keep", name, "for", time] | ["plan-stop", name, "in", time] if name in machines:
+        case ["keep", name, "for", time] | ["plan-stop" | "set-until", name, "in", time] if name in machines:
             return replace(event, name=name, length=parse_duration(time, event.line))
         case ["protect" | "unprotect" | "cancel-stop", name] if name in machines:
             return replace(event, name=name)

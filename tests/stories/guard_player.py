@@ -31,6 +31,7 @@ from costguard.guard.overrides import (
     PROTECT,
     SNOOZE,
     STOP_AT,
+    UNTIL,
     Override,
     decide_lease,
     find_owner,
@@ -38,6 +39,7 @@ from costguard.guard.overrides import (
 )
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
+from costguard.guard.until import join_until_labels
 from costguard.ledger.db.session import SqlSession
 from costguard.ledger.duty_records import Lease
 from costguard.ledger.guard.store import GuardStore
@@ -248,7 +250,7 @@ class GuardPlayer(PollPlayer):
         ran = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False, cwd=self.folder)
         return StoryReply(done=ran.returncode == 0, text=ran.stdout + ran.stderr)
 
-    def _wished(self, event: StoryEvent) -> StoryReply:
+    def _wished(self, event: StoryEvent) -> StoryReply:  # noqa: C901 - a table of words
         now, lasts = self.stage.clock.now(), event.length or timedelta()
         match event.what:
             case "protect":
@@ -257,6 +259,10 @@ class GuardPlayer(PollPlayer):
                 live, due = self._live(event.name), (now + lasts).isoformat()
                 losses = "\n".join(self._latest().handling[live.observation.key].stop_loses)
                 self._add(event, STOP_AT, live=live, whole_life=True, subject=due, value=losses)
+            case "set-until":
+                live, due = self._live(event.name), (now + lasts).isoformat()
+                labels = join_until_labels(live.observation)
+                self._add(event, UNTIL, live=live, whole_life=True, subject=due, value=labels)
             case "approve":
                 live = self._live(event.name)
                 self._add(event, APPROVE, until=now + APPROVED_FOR, live=live, whole_life=True, subject=event.text)

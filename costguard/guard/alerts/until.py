@@ -15,6 +15,7 @@ from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.policy import NOTIFY, UNTIL_MISSING, reaches_level
 from costguard.guard.until import find_until_override, read_end_date
 from costguard.values.resource import RUNNING, ResourceKey
+from costguard.values.text_format import format_command
 
 
 def list_until_alerts(survey: GuardEvaluation, rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
@@ -38,6 +39,7 @@ def list_until_alerts(survey: GuardEvaluation, rules: GuardConfig, snapshot: Gua
         facts = (
             ("per hour", format_alert_rate(subject.rate)),
             ("why", end.why),
+            ("to set it", format_command("until set", key, "4h")),
             ("next", "a policy for missing dates may end it" if ends else "no date ends it"),
         )
         what = f"the date that is to end {subject.called} cannot be used"

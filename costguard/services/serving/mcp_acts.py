@@ -78,6 +78,16 @@ def keep_for_agent(key: str, *, length: str | None, why: str | None, config: str
         return overrides.keep_resource(require_resource_key(key), length=length, why=why, config=config)
 
 
+def set_end_date_for_agent(key: str, time: str, *, why: str | None, renter: str, config: str | None = None) -> CommandAnswer:
+    """Record the date of a machine that `renter` rented, as `costguard until set` does, as an agent's."""
+    from costguard.services.guarding.until import set_end_date
+
+    if not renter:
+        raise NoAnswerError("this server has no token of its own", field="until", hint="a person runs costguard until set")
+    with overrides.act_for(f"{overrides.describe_user()}{MARK}"):
+        return set_end_date(require_resource_key(key), time, why=why, config=config, renter=renter)
+
+
 def stop_for_agent(key: str, *, why: str | None, config: str | None = None) -> CommandAnswer:
     """Stop one machine as `costguard stop --yes` does, recorded as an agent's.
 

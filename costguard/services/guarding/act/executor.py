@@ -46,6 +46,7 @@ from costguard.guard.policy import (
 from costguard.guard.policy_evaluation import compute_savings_rate, compute_waste, matches_target
 from costguard.guard.scheduled_starts import START_STEP, ScheduledStart
 from costguard.guard.timed_stops import TIMED_STOP, list_due_policies, list_ended_stops
+from costguard.guard.until import list_ended_dates
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
@@ -111,7 +112,8 @@ class ActionExecutor:
 
     def confirm_all(self, intents: Iterable[Intent], live: Sequence[LiveResource]) -> bool:
         """Update intents that may have been sent, by the present listing; repeat requests that the listing contradicts."""
-        for ended in list_ended_stops(self.sight.wishes, live, self.sight.now):  # so that none is done again
+        ended_dates = list_ended_dates(self.sight.wishes, live, self.sight.now)
+        for ended in (*list_ended_stops(self.sight.wishes, live, self.sight.now), *ended_dates):  # so that none is done again
             self.book.lift_override(ended.id, who="watchdog", now=self.sight.now)
         by_key, has_moved, questions = {one.observation.key: one for one in live}, False, list[DueAct]()
         for intent in intents:
