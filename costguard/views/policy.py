@@ -95,7 +95,8 @@ def build_policy_lint_document(
         {"policy": policy.name, "arm": policy.arm, "rule": policy.rule, "digest": policy.digest} for policy in policies
     )
     data = {"schema": SCHEMA, "action": "lint", "policies": list(rows), "remarks": remarks}
-    return Document(data=data, records=rows, lead=(lead,), notes=tuple(remarks))
+    kinds = (f"{policy.name}: {policy.rule}: {RULE_TEXTS[policy.rule]}" for policy in policies)
+    return Document(data=data, records=rows, lead=(lead, *kinds), notes=tuple(remarks))
 
 
 def _format_acceptance_remark(name: str, rails: Rails) -> str:
@@ -255,8 +256,8 @@ def _list_remarks(policy: Policy) -> Iterator[str]:
     ends = dict.fromkeys(step.act or step.do for step in policy.then if step.do in (*DESTRUCTIVE, ASK))
     if policy.rule == IDLE_RULE and ends and policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False:
         yield (
-            f"{policy.name} may match active machines, but does not {' or '.join(ends)} them: "
-            "a [[budget]] with hard = true or a schedule stops active machines too."
+            f"{policy.name} may match active machines, but does not {' or '.join(ends)} them, nor unmeasured ones: "
+            'rule = "limit", a [[budget]] with hard = true or a schedule does.'
         )
 
 

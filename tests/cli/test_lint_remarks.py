@@ -38,7 +38,7 @@ def remarks(costguard: Command, when: str, hold: str = "45m", more: str = "", pr
 @pytest.mark.parametrize("when", ["spent_day >= usd(50)", 'age > duration("720h")', 'state == "idle" || spent_day >= usd(50)'])
 def test_a_stop_that_may_concern_a_machine_at_work_is_said_to_spare_it(costguard: Command, when: str) -> None:
     said = remarks(costguard, when)
-    assert f"{SPARES}: a [[budget]] with hard = true or a schedule stops active machines too." in said
+    assert f'{SPARES}, nor unmeasured ones: rule = "limit", a [[budget]] with hard = true or a schedule does.' in said
 
 
 @pytest.mark.parametrize(
