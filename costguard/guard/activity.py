@@ -339,11 +339,11 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
     frozen = find_frozen_start({one.line.signal: one.line for one in tracks})
     if frozen is not None:
         doubts.append(f"all values are the same to the last digit since {format_clock(frozen)}: their source may repeat them")
-    if impossible := find_impossible_power({one.line.signal: one.line for one in tracks}, view):
-        doubts.append(impossible)
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT} and ((needs and not is_processor_evidence(needs)) or CPU not in measured):
         doubts.append("no GPU duty and no agent: enrol an agent" if tracks else "no activity data yet: enrol an agent")
+    if impossible := find_impossible_power({one.line.signal: one.line for one in tracks}, view):
+        doubts.append(impossible)
     doubts += [
         f"{SIGNAL_FAMILIES.get(family, family)} is required but not measured" for family in needs if family not in measured
     ]

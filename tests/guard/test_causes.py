@@ -65,7 +65,7 @@ def judge(signals: dict[str, Value], at: int, gpus: float = 8) -> Activity:
         pytest.param({}, RELEASED, id="its process ended"),
         pytest.param({GPU_MEMORY_USED: 70}, HELD, id="a process stays"),
         pytest.param({GPU_MEMORY_USED: 0}, "", id="it held none before"),
-        pytest.param({GPU_POWER_BUSIEST: lambda m: 380 if m < 60 else 0}, "", id="no GPU draws 0 W"),
+        pytest.param({GPU_POWER_BUSIEST: lambda m: 380 if m < 60 else 3}, "", id="no GPU draws 3 of 400 W"),
         pytest.param({AGENT_ALIVE: 0}, "", id="no agent reports"),
     ],
 )
