@@ -27,7 +27,7 @@ then = [{ do = "notify" }, { after = "15m", do = "stop" }]
 """
 RAILS = """
 [rails]
-acts = { per_10m = 2, fleet_percent = 100, fleet_percent_day = 100 }
+acts = { per_run = 1, per_10m = 2, fleet_percent = 100, fleet_percent_day = 100 }
 """
 
 
