@@ -116,7 +116,7 @@ def evaluate_policy(
     if short:
         truth = ConditionResult(value=True)
     elif truth.value and policy.rule == IDLE_RULE and work.state == IDLE and select_measured(policy.when.names):
-        short = {DUTY, AGENT}.isdisjoint(work.families) and bool(work.families) and not _states_weak_evidence(policy)
+        short = {DUTY, AGENT}.isdisjoint(work.families) and bool(work.families) and not allows_weak_evidence(policy)
     if truth.value and policy.rule == IDLE_RULE and work.state != ACTIVE and select_utilization(policy.when.names):
         short = short or work.confidence < find_needed_confidence(policy)
     finding, since = DOES_NOT if truth.value is False else CANNOT_SAY, None
@@ -154,20 +154,22 @@ WEAK_EVIDENCE_HOLD_MIN = timedelta(hours=2)
 """How long processors, network and disk must be quiet, at least, before a policy that names them stops a machine by them."""
 
 
-def _states_weak_evidence(policy: Policy) -> bool:
-    """Return whether `policy` names processors, network and disk as its evidence, over a long time."""
-    return {CPU, IO} <= set(policy.needs) and policy.hold >= WEAK_EVIDENCE_HOLD_MIN
+def allows_weak_evidence(policy: Policy) -> bool:
+    """Return whether `policy` names processors, network and disk as its evidence, and a confidence, over a long time."""
+    has_named = {CPU, IO} <= set(policy.needs) and "confidence" in policy.when.names
+    return has_named and policy.hold >= WEAK_EVIDENCE_HOLD_MIN
 
 
 def find_needed_confidence(policy: Policy) -> float:
-    """Return the least reachable confidence of idleness that the condition does not reject.
+    """Return the least reachable confidence of idleness, or of a hang, that the condition does not reject.
 
     A condition on the utilisation that states no confidence needs UTILIZATION_CONFIDENCE: little use is not idleness.
     """
     names = policy.when.names
     least = UTILIZATION_CONFIDENCE if "confidence" not in names and select_utilization(names) else 0
     for level in REACHABLE_CONFIDENCES:
-        if level >= least and policy.when.evaluate({"state": IDLE, "confidence": level}).value is not False:
+        truths = [policy.when.evaluate({"state": state, "confidence": level}).value for state in (IDLE, HUNG)]
+        if level >= least and truths != [False, False]:
             return level
     return 1.0
 

@@ -15,7 +15,7 @@ from costguard.guard.activity import get_confidence_cap
 from costguard.guard.facts import select_measured
 from costguard.guard.overrides import find_owner
 from costguard.guard.policy import IDLE_RULE, STOP, TERMINATE, Policy, PolicyTarget
-from costguard.guard.policy_evaluation import NOTICE_CONFIDENCE, find_needed_confidence, matches_target
+from costguard.guard.policy_evaluation import NOTICE_CONFIDENCE, allows_weak_evidence, find_needed_confidence, matches_target
 from costguard.guard.signals import AGENT, CPU, DUTY, IO, SIGNAL_FAMILIES
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
@@ -28,7 +28,7 @@ OUTCOMES = {
     ACTS: "it can be stopped",
     ASKS: "a person is asked before it is stopped",
     TELLS: "people are notified; no act follows",
-    BLIND: "its activity is not measured: people are notified of this",
+    BLIND: "its activity is not measured: people are notified, unless another policy can judge it",
 }
 
 
@@ -81,11 +81,15 @@ def describe_provider_reach(policy: Policy, provider: str, families: Collection[
     """Explain what `policy` cannot do on a provider that measures `families`; "" if the evidence limits nothing."""
     needed = _get_needed(policy)
     cap, missing = get_confidence_cap(frozenset(families))
-    if needed is None or not any(step.do == STOP for step in policy.then):
+    providers = policy.target.match.providers
+    is_target = providers is None or provider in providers
+    if needed is None or not is_target or not any(step.do == STOP for step in policy.then):
         return ""
     if not families:
         return f"{policy.name}: {provider} measures nothing: without an agent activity is unknown, and people are notified"
-    if cap >= needed and not {DUTY, AGENT}.isdisjoint(families):
+    if lacks := _describe_lack(policy, families):
+        return f"{policy.name}: {provider} without an agent does not measure {lacks}: this policy judges machines with an agent"
+    if cap >= needed and _is_enough(policy, frozenset(families)):
         return ""
     lacks = f"{SIGNAL_FAMILIES[missing]} is not measured" if missing else "a higher confidence cannot be measured"
     return (
@@ -107,12 +111,24 @@ def _get_needed(policy: Policy) -> float | None:
     return find_needed_confidence(policy)
 
 
+def _describe_lack(policy: Policy, families: Collection[str]) -> str:
+    """Return the families that `policy` needs and that are not among `families`, in words; "" for none."""
+    return " and ".join(SIGNAL_FAMILIES[family] for family in policy.needs if family not in families)
+
+
+def _is_enough(policy: Policy, families: frozenset[str]) -> bool:
+    """Return whether `families` hold what an act needs besides confidence: a GPU's, or the weaker ones that `policy` names."""
+    return not {DUTY, AGENT}.isdisjoint(families) or (allows_weak_evidence(policy) and {CPU, IO} <= families)
+
+
 def _find_outcome(policy: Policy, observation: Observation, families: frozenset[str], *, with_agent: bool) -> tuple[str, str]:
     needed, (cap, missing) = _get_needed(policy), get_confidence_cap(families)
     where = f"{observation.key.provider} with{'' if with_agent else 'out'} an agent"
     if needed is not None and (not families or cap < NOTICE_CONFIDENCE):
         return BLIND, f"{where} measures {'too little' if families else 'nothing'}"
-    if needed is not None and (cap < needed or {DUTY, AGENT}.isdisjoint(families)):
+    if needed is not None and (lacks := _describe_lack(policy, families)):
+        return BLIND, f"{where} does not measure {lacks}, which this policy needs"
+    if needed is not None and (cap < needed or not _is_enough(policy, families)):
         lacks = f", as {SIGNAL_FAMILIES[missing]} is not measured" if missing else ""
         return ASKS, f"{where} reaches {cap:g}{lacks}; this policy acts from {needed:g} on"
     return _find_handling_outcome(policy, observation)

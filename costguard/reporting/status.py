@@ -21,7 +21,7 @@ from datetime import datetime, timedelta, tzinfo
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.budgets.runway import Runway, compute_runway
 from costguard.guard.action_intents import Intent
-from costguard.guard.alerts.rules import index_agents
+from costguard.guard.alerts.blind import index_agents
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling, build_contexts
 from costguard.guard.evaluation import forecast_snapshot_caps, forecast_starts
 from costguard.guard.overrides import Override

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from costguard.errors import shorten
-from costguard.guard.alerts.rules import get_agent_state
+from costguard.guard.alerts.blind import get_agent_state
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_token_valid
 from costguard.values.resource import ResourceKey

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from costguard.errors import IncompleteError, shorten
 from costguard.guard.action_intents import Intent
-from costguard.guard.alerts.rules import find_silent_agents, get_agent_state
+from costguard.guard.alerts.blind import find_silent_agents, get_agent_state
 from costguard.guard.overrides import Override
 from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from costguard.guard.activity import classify_activity
-from costguard.guard.alerts.rules import get_agent_state
+from costguard.guard.alerts.blind import get_agent_state
 from costguard.guard.context import estimate_interval_of_samples
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.services.serving.agent_enrolment import format_code

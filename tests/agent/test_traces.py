@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.alerts.rules import REPORTS, SILENT
+from costguard.guard.alerts.blind import REPORTS, SILENT
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.values.sample import GPU_POWER_BUSIEST
 from tests.agent.replaying import WARM, Replayed, Stage, lost, stage, stop, told, trace_of

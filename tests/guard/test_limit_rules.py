@@ -131,3 +131,28 @@ def test_what_a_policy_can_reach_follows_from_what_is_measured_and_what_a_stop_l
     found = compute_reach(exact, [machine(handling=stops)], measures={}, agents=[machine().observation.key], owner_from=())
     assert [one.outcome for one in found] == [ACTS]
     assert list(describe_reach(exact, found)) == ["idle-gpu can act by itself on 1 of 1 running machine."]
+
+
+@pytest.mark.parametrize(
+    ("when", "needs", "hold", "families", "says"),
+    [
+        ("idle", ("duty", "cpu", "io"), 1, ("duty", "cpu"), "does not measure network, disk or PCIe: this policy judges"),
+        ("idle", ("cpu", "io"), 4, ("cpu", "io"), ""),
+        ("idle", ("cpu", "io"), 1, ("cpu", "io"), "GPU duty is not measured"),
+        ("hung", (), 1, ("duty", "cpu"), ""),
+        ("hung", (), 1, ("cpu", "io"), "and this policy acts from 0.5 on"),
+    ],
+)
+def test_lint_says_of_each_cloud_what_a_policy_cannot_do_there(
+    when: str, needs: tuple[str, ...], hold: int, families: tuple[str, ...], says: str
+) -> None:
+    rule = policy(when={"state": when, "confidence": 0.5}, needs=needs, hold=timedelta(hours=hold))
+    remark = describe_provider_reach(rule, "gcp", families)
+    assert says in remark
+    assert bool(remark) == bool(says)
+
+
+def test_lint_says_nothing_of_clouds_that_a_policy_does_not_select() -> None:
+    rule = replace(SURE, target=PolicyTarget(match=ResourceFilter(providers=("vast",))))
+    assert describe_provider_reach(rule, "lambda", ()) == ""
+    assert describe_provider_reach(rule, "vast", ()) != ""

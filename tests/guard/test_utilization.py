@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from costguard.guard.action_plan import PolicyCase, list_standing_holds
-from costguard.guard.alerts.rules import _is_blind as is_blind
+from costguard.guard.alerts.blind import _is_blind as is_blind
 from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.policy import CANNOT_SAY, HOLDS, NOT_YET, STOP, PolicyStep

@@ -214,24 +214,26 @@ def test_a_gpu_that_draws_less_than_any_gpu_is_measured_wrongly(watts: float, st
 
 
 @pytest.mark.parametrize(
-    ("needs", "hold", "short"),
+    ("needs", "hold", "when", "short"),
     [
-        (("cpu", "io"), timedelta(hours=4), False),
-        (("cpu", "io"), timedelta(minutes=119), True),
-        (("cpu",), timedelta(hours=4), None),
-        ((), timedelta(hours=4), True),
+        (("cpu", "io"), timedelta(hours=4), {"confidence": 0.55}, False),
+        (("cpu", "io"), timedelta(hours=4), {}, True),
+        (("cpu", "io"), timedelta(minutes=119), {"confidence": 0.55}, True),
+        (("cpu",), timedelta(hours=4), {"confidence": 0.55}, None),
+        ((), timedelta(hours=4), {"confidence": 0.55}, True),
     ],
-    ids=["named, for long", "named, too short", "half of it", "not named"],
+    ids=["named, for long", "no confidence", "named, too short", "half of it", "not named"],
 )
 def test_without_gpu_and_agent_only_a_policy_that_names_its_evidence_over_hours_may_stop(
-    needs: tuple[str, ...], hold: timedelta, *, short: bool | None
+    needs: tuple[str, ...], hold: timedelta, when: dict[str, float], *, short: bool | None
 ) -> None:
     """`short`: it may only ask; None: it cannot be judged."""
     samples = [*signal(CPU_UTIL, 0.2, 300), *signal(NETWORK, 900, 300)]
-    rule = replace(policy(when={"state": "idle"}, hold=hold), needs=needs)
+    rule = replace(policy(when={"state": "idle", **when}, hold=hold), needs=needs)
     work = judged(samples, 300, needs=needs, window=hold)
     now = START + 300 * MINUTE
-    verdict = evaluate_policy(rule, identify_incarnation(traced(8, now - timedelta(days=1))), {"state": work.state}, work, now)
+    facts = {"state": work.state, "confidence": work.confidence}
+    verdict = evaluate_policy(rule, identify_incarnation(traced(8, now - timedelta(days=1))), facts, work, now)
     if short is None:
         assert work.state == UNKNOWN
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from costguard.agents.samples import drop_contradicted_samples
 from costguard.guard.activity import classify_activity, probe_activity
-from costguard.guard.alerts.rules import find_silent_agents, get_agent_state
+from costguard.guard.alerts.blind import find_silent_agents, get_agent_state
 from costguard.guard.context import estimate_interval_of_samples
 from costguard.guard.policy import Rails
 from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN

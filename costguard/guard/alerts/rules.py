@@ -3,8 +3,6 @@
 `dispatch` decides which are sent, and when again.
 
 Hook alerts: `checkpoint` exceeds its 5 min at 19:05: alert at once; the stop, due at 19:05, runs at 19:10 or later.
-Silent agents: the agent of train-1 last sent at 12:03. At 12:07 it no longer counts as evidence, and one alert reports "its
-agent has not reported since 2026-11-22 12:03 UTC". The provider's own samples still count.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from costguard.guard.action_plan import (
 )
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import WARNING, Alert
+from costguard.guard.alerts.blind import index_agents, list_blind_alerts
 from costguard.guard.alerts.fleet import build_alert_subject, explain_cap, list_fleet_alerts
 from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
 from costguard.guard.alerts.rates import describe_hourly_cost
@@ -39,10 +38,8 @@ from costguard.guard.facts import ACTIVITY_FACTS, select_utilization
 from costguard.guard.overrides import find_armed_level, find_owner
 from costguard.guard.policy import (
     ASK,
-    CANNOT_SAY,
     DESTRUCTIVE,
     HOLDS,
-    IDLE_RULE,
     NOT_YET,
     NOTIFY,
     START,
@@ -52,21 +49,17 @@ from costguard.guard.policy import (
     reaches_level,
 )
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate, compute_waste
-from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING, Activity
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, Activity
 from costguard.metering.inventory import COMPLETE
-from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource, ScopeCoverage
-from costguard.values.agent import Agent, is_silent
 from costguard.values.money import Money, Rate, divide_half_even
-from costguard.values.resource import RUNNING, ResourceKey, is_same_life
-from costguard.values.text_format import format_command, format_local_time, format_near_time
+from costguard.values.resource import RUNNING
+from costguard.values.text_format import format_command, format_near_time
 
 ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
 DONE_TOLD_FOR, LISTED_AFTER = timedelta(hours=1), timedelta(minutes=15)
 """How long a confirmed act stays an alert, and how long that waits for a listing, which shows what goes on billing."""
-BLIND_AFTER = timedelta(minutes=45)
-"""How long after it is first seen a machine of unknown activity raises an alert."""
 WASTE_SHARE_MIN, WASTE_AFTER = 0.5, timedelta(hours=1)
 """Share of idle GPUs in an active machine, and for how long, before it raises an alert."""
 UNUSED_AFTER = timedelta(hours=4)
@@ -131,7 +124,7 @@ def _list_case_alerts(
     for proposal in survey.proposals:
         if proposal.step.do in DESTRUCTIVE:
             ahead[proposal.verdict.policy.name, proposal.verdict.life].append(proposal)
-    blind, silent = set[object](), find_silent_agents(snapshot.agents, snapshot.live, snapshot.now)
+    unannounced_cases = list[PolicyCase]()
     for case in survey.cases:
         policy, climb = case.verdict.policy, case.climb
         if not reaches_level(case.level, NOTIFY):
@@ -147,16 +140,9 @@ def _list_case_alerts(
                 to=tuple(dict.fromkeys(policy.then[number].to for number in step_numbers)),
             )
             yield _build_escalation_alert(case, matter, step_numbers[-1], act, snapshot.now)
-        elif case.live.scope not in dark and _is_blind(case, snapshot.now) and case.verdict.life.key not in blind:
-            blind.add(case.verdict.life.key)
-            matter = build_alert_subject(case.live, case.owner, snapshot.now, rules.zone, topic="blind")
-            says = silent.pop(case.verdict.life.key, "")
-            why = (*([says] if says else []), *case.verdict.reasons)
-            yield alert.build_blind_alert(matter, at=snapshot.now, since=None, why=why, so_far=case.live.spent.expected)
-    for live in (one for one in snapshot.live if one.observation.key in silent and one.scope not in dark):
-        owner, spent = find_owner(live.observation, rules.owner_from), live.spent.expected
-        matter = build_alert_subject(live, owner, snapshot.now, rules.zone, topic="blind")
-        yield alert.build_blind_alert(matter, at=snapshot.now, since=None, why=(silent[live.observation.key],), so_far=spent)
+        else:
+            unannounced_cases.append(case)
+    yield from list_blind_alerts(survey, rules, snapshot, unannounced_cases, dark)
 
 
 def _list_told_steps(case: PolicyCase, done_numbers: Iterable[int]) -> list[int]:
@@ -171,15 +157,6 @@ def _list_told_steps(case: PolicyCase, done_numbers: Iterable[int]) -> list[int]
         then = [n for n in then if n > stops[-1]]
     asks = () if case.live.observation.handling.protected else (ASK,)
     return [n for n in then if resolve_step(steps[n], case).do in (NOTIFY, *asks) or steps[n].do in asks]
-
-
-def _is_blind(case: PolicyCase, now: datetime) -> bool:
-    observation, work = case.live.observation, case.verdict.work
-    asks = case.verdict.policy.rule == IDLE_RULE and case.verdict.finding == CANNOT_SAY
-    missing = case.verdict.truth.missing
-    if work.state != UNKNOWN and missing and len(select_utilization(missing)) == len(missing):
-        return False  # a mean is not there yet after a start or a gap, or DCGM is not installed: plan and status say so
-    return asks and observation.state == RUNNING and work.state != WARMING and now - case.live.first_seen_at >= BLIND_AFTER
 
 
 def _explain_verdict(case: PolicyCase, cap: CapForecast | None, now: datetime, zone: tzinfo) -> tuple[str, ...]:
@@ -463,38 +440,3 @@ def _format_next_act(run: HookRun, survey: GuardEvaluation, zone: tzinfo) -> str
     holds = [words for reason, words in first.held_by if reason not in {"grace", "untold", "hook", "rate"}]
     moment = format_near_time(first.due_at, survey.at, zone)
     return f"no {first.step.do} while {holds[0]}" if holds else f"{first.step.do} at {moment} or later"
-
-
-REPORTS, SILENT, OLD_LIFE = "reports", "silent", "of an earlier run"
-
-
-def index_agents(agents: Iterable[Agent]) -> Mapping[ResourceKey, Agent]:
-    """Return the agents that are not revoked, by machine; one per machine."""
-    return {agent.key: agent for agent in agents if agent.revoked_at is None}
-
-
-def get_agent_state(agent: Agent, live: LiveResource | None, now: datetime) -> str:
-    """Return whether the agent reports, is silent, or belongs to an earlier incarnation of the machine."""
-    life = identify_incarnation(live.observation) if live else None
-    if agent.life is not None and life is not None and not is_same_life(agent.life, life):
-        return OLD_LIFE
-    return SILENT if is_silent(agent, now) else REPORTS
-
-
-def find_silent_agents(agents: Iterable[Agent], live: Iterable[LiveResource], now: datetime) -> dict[ResourceKey, str]:
-    """Return, for running machines whose agent is silent, a sentence with the time of its last report."""
-    reasons, agents_by_key = dict[ResourceKey, str](), index_agents(agents)
-    if not agents_by_key:
-        return reasons
-    for one in live:
-        agent = agents_by_key.get(one.observation.key)
-        if agent is None or one.observation.state != RUNNING or one.absent_at is not None:
-            continue
-        state = get_agent_state(agent, one, now)
-        if state == SILENT:
-            reasons[agent.key] = f"its agent has not reported since {format_local_time(agent.heard_at)}"
-        elif state == OLD_LIFE:
-            reasons[agent.key] = (
-                "its agent was enrolled in an earlier run of the machine: enrol it again for this run: costguard agent enrol"
-            )
-    return reasons

@@ -14,6 +14,7 @@ from costguard.guard.alerts.alert import is_admin_route
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Policy, Rails
 from costguard.guard.reach import compute_reach, describe_reach
+from costguard.guard.signals import IO
 from costguard.metering.observation import Handling, Observation
 from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
@@ -23,6 +24,7 @@ from costguard.settings.notify import CONSOLE_CHANNEL, is_journal
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import DISK, NETWORK
 
 
 def build_guard_config(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
@@ -45,6 +47,19 @@ def build_guard_config(settings: Settings, interval: timedelta | None = None) ->
         ownerless=frozenset(name for name, one in plugins.load_providers().found.items() if not one.manifest.names_owners),
         hooks=settings.hooks,
     )
+
+
+def read_measured_families(settings: Settings) -> Mapping[str, tuple[str, ...]]:
+    """Return provider -> families of signals that it measures without an agent, with those that its section turns on.
+
+    Network and disk are measured outside the machine. GPU signals of a section come from an agent of the cloud's: not counted.
+    """
+    families = {name: one.manifest.measures for name, one in plugins.load_providers().found.items()}
+    for name, table in settings.providers.items():
+        signals = table.get("signals")
+        if isinstance(signals, list) and not {NETWORK, DISK}.isdisjoint(signals):
+            families[name] = tuple(dict.fromkeys((*families.get(name, ()), IO)))
+    return families
 
 
 def read_measurement_lags() -> Mapping[str, timedelta]:
@@ -82,7 +97,7 @@ def describe_machines(
 
     `agents`: the machines with an agent.
     """
-    measures = {name: one.manifest.measures for name, one in plugins.load_providers().found.items()}
+    measures = read_measured_families(settings)
     owner_from, machines = settings.defaults.owner_from, list(live)
     return [
         sentence

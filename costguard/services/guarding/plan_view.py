@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from costguard.guard.action_plan import PolicyCase
+from costguard.guard.alerts.blind import SILENT, find_silent_agents, get_agent_state, index_agents
 from costguard.guard.alerts.fleet import explain_short
-from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
 from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import NO_ADMIN_ROUTE
 from costguard.guard.policy import STOP, TERMINATE, Proposal

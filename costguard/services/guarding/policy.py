@@ -32,7 +32,7 @@ from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
 from costguard.services import CommandAnswer
 from costguard.services.guarding import overrides
-from costguard.services.guarding.guard_inputs import build_guard_config, describe_machines
+from costguard.services.guarding.guard_inputs import build_guard_config, describe_machines, read_measured_families
 from costguard.services.guarding.plan import answer_plan
 from costguard.services.guarding.run_view import decode_run_view
 from costguard.settings import Settings, read_settings, resolve_ledger_url
@@ -60,7 +60,10 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
     accepted = find_accepted_caps(settings.budgets, _load_overrides(settings), overrides.get_now())
-    configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
+    installed, families = plugins.load_providers().found, read_measured_families(settings)
+    configured = [
+        replace(one.manifest, measures=families[name]) for name, one in sorted(installed.items()) if name in settings.providers
+    ]
     return CommandAnswer(
         document=build_policy_lint_document(
             config or "the settings",

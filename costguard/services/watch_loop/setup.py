@@ -157,7 +157,7 @@ def _check_ledger(url: str) -> HealthCheck:
 
 def _check_agents(url: str) -> list[HealthCheck]:
     """Check which machines have an agent, and which agents are silent; empty if none has joined."""
-    from costguard.guard.alerts.rules import find_silent_agents, index_agents
+    from costguard.guard.alerts.blind import find_silent_agents, index_agents
     from costguard.ledger.agents.records import load_agents
     from costguard.ledger.db.reader import LedgerReader
     from costguard.ledger.spans.books import SpendingReader
