@@ -31,7 +31,7 @@ def book(url: str) -> Iterator[GuardStore]:
         yield opened
 
 
-TENTH = Rails(fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
+TENTH = Rails(acts_per_10m=3, fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
 
 
 def at_once(url: str, intents: list[Intent], rails: Rails, fleet: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, timedelta
 from functools import partial
 from pathlib import Path
@@ -105,7 +106,9 @@ def test_a_plan_shows_the_holds_of_the_next_run_and_does_nothing(tmp_path: Path)
         made.append(PlannedGuard(stage))
         return made[-1]
 
-    outcome = play_story(parse_story(FLEET), open_player, tmp_path)
+    story = parse_story(FLEET)
+    story = replace(story, config=f"{story.config}\n[rails]\nacts = {{ per_run = 1 }}\n")
+    outcome = play_story(story, open_player, tmp_path)
     assert not outcome.faults, outcome.report()
     _, *pairs = made[0].pairs  # the first run of a process only observes
     assert [dry for dry, _ in pairs] == [real for _, real in pairs]

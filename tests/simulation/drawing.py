@@ -89,7 +89,7 @@ def plan_of(seed: int, kind: str = "") -> Plan:
     }
     rails["breaker_least"] = dice.choice((5, 50)) if kind in {STORM, CAP} else 5
     if kind == CAP:
-        rails |= {"acts_per_10m": 5, "fleet_share_10m": 1.0, "fleet_share_day": 1.0}
+        rails |= {"acts_per_run": 5, "acts_per_10m": 5, "fleet_share_10m": 1.0, "fleet_share_day": 1.0}
     events = tuple(sorted(_events(dice, boxes, minutes))) if kind == STORM else ()
     meddles = {dice.randint(1, 12): dice.choice(MEDDLING) for _ in range(dice.choice((0, 1, 3)))} if kind == STORM else {}
     plan = Plan(

@@ -117,7 +117,7 @@ def _did(record: Record, name: str, at: datetime) -> bool:
 
 def _rails(record: Record) -> Iterator[str]:
     runs = Counter(one.run for one in record.asked)
-    yield from (f"{count} acts in the run {run}" for run, count in runs.items() if count > 1)
+    yield from (f"{count} acts in the run {run}" for run, count in runs.items() if count > record.acts_run)
     fleet = max((count + len({one.name for one in record.asked if one.at < at}) for at, count in record.polls), default=0)
     for last in record.asked:
         before = [one for one in record.asked if last.at - TEN_MINUTES + record.transit < one.at <= last.at]

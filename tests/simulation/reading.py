@@ -103,6 +103,7 @@ class Record:
     healed: datetime
     hold: timedelta
     grace: timedelta
+    acts_run: int
     acts_10m: int
     share_10m: float
     share_day: float
@@ -171,6 +172,7 @@ def read(folder: Path) -> Record:
         healed=instant(by["healed"][0]["at"]),
         hold=first["hold_us"] * MICRO,
         grace=first["grace_us"] * MICRO,
+        acts_run=first["rails"].get("acts_per_run", 1),
         acts_10m=first["rails"]["acts_per_10m"],
         share_10m=first["rails"]["fleet_share_10m"],
         share_day=first["rails"]["fleet_share_day"],
