@@ -11,6 +11,7 @@ init looks for every provider's credentials in their usual places. It contacts n
 """
 
 import sys
+from functools import partial
 from typing import Annotated
 
 from typer import Context, Option, confirm, prompt
@@ -61,7 +62,12 @@ def command(
             budget = prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
         if zone is None:
             zone = prompt("Time zone for days and months", default="UTC", err=True)
-    notices, loss = (to or "console") if guard else None, False
-    if guard and not yes and sys.stdin.isatty():
-        loss = confirm(LOSS_QUESTION, default=False, err=True)
-    return setup.answer_init(path=path, force=force, budget=budget, zone=zone, notices=notices, loss=loss)
+    asks = guard and not yes and sys.stdin.isatty()
+    return setup.answer_init(
+        path=path,
+        force=force,
+        budget=budget,
+        zone=zone,
+        notices=(to or "console") if guard else None,
+        ask_loss=partial(confirm, LOSS_QUESTION, default=False, err=True) if asks else None,
+    )

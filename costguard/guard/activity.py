@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from costguard.guard.sample_times import BUSY_SHARE_MIN, ActivityWindow, build_window
 from costguard.guard.server_rest import find_server_rest, find_spin_rest, is_server_loop, limit_server_idleness
 from costguard.guard.signal_summary import (
+    FROZEN_SAMPLES_MIN,
     IDLE_POWER_SHARE_MIN,
     Classification,
     SignalSummary,
@@ -23,6 +24,7 @@ from costguard.guard.signal_summary import (
     detect_hang,
     find_frozen_start,
     find_impossible_power,
+    find_zeroed_family,
     format_clock,
     format_minutes,
     looks_hung,
@@ -342,6 +344,8 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT} and ((needs and not is_processor_evidence(needs)) or CPU not in measured):
         doubts.append("no GPU duty and no agent: enrol an agent" if tracks else "no activity data yet: enrol an agent")
+    if is_processor_evidence(needs) and not measured & {DUTY, AGENT} and (zeros := find_zeroed_family(tracks)):
+        doubts.append(f"{SIGNAL_FAMILIES[zeros]} at 0 in the last {FROZEN_SAMPLES_MIN} samples: their source may fail")
     if impossible := find_impossible_power({one.line.signal: one.line for one in tracks}, view):
         doubts.append(impossible)
     doubts += [

@@ -172,8 +172,8 @@ class Rails:
     daily share allows at least, so that a small fleet can be stopped as a whole. `breaker_asks`: how long after it opened the
     breaker asks about each machine that it holds; `breaker_lasts`: when it closes by itself. `starts_per_run`, `starts_per_h`:
     machines that schedules may start; they use up none of the acts. `caps`: limits whose counts hold for the acts of hard caps
-    that a person accepted, in place of those above; None: as many acts as a cap needs. Defaults: GUARD section 6, decision 0042
-    for the shares, 0080 for starts, 0023 for caps.
+    that a person accepted, in place of those above; None: as many acts as a cap needs. Defaults: decision 0110
+    for acts, 0042 for the breaker, 0080 for starts, 0023 for caps.
     """
 
     acts_per_run: int = 5

@@ -19,6 +19,7 @@ from costguard.guard.signals import (
     AGE,
     COUNTER,
     COVERAGE_MIN,
+    CPU,
     FLOOR_SHARE,
     HUNG,
     INPUT_COUNTS_FOR,
@@ -240,6 +241,15 @@ def find_impossible_power(lines: Mapping[str, SignalSeries], view: ActivityWindo
     if not values or min(values) >= IDLE_POWER_W_MIN:
         return ""
     return f"GPU power {min(values):.3g} W: no GPU that is on draws so little, so its source may fail"
+
+
+def find_zeroed_family(tracks: Sequence[SignalSummary]) -> str:
+    """Return CPU or IO if all that was measured of it lately is exactly 0, as on no machine that runs; "" if neither is."""
+    for family in (CPU, IO):
+        lines = [one.line for one in tracks if one.kind.family == family]
+        if lines and not any(value for line in lines for value in line.values[-FROZEN_SAMPLES_MIN:]):
+            return family
+    return ""
 
 
 IDLE_POWER_W_MIN = 1.0

@@ -88,7 +88,8 @@ for = "3h"
 then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
 
 # AWS and Google measure processors, network and disk, but no GPU: they do not see a job that computes on the GPU alone, or a
-# server between two requests. On AWS: `signals` in [providers.aws]. Lambda measures nothing and has no stop: use the agent.
+# server between two requests. On AWS it needs `signals` in [providers.aws], which CloudWatch bills ($0.01 for 1,000 metrics
+# asked for). Lambda measures nothing and has no stop: use the agent.
 [[policy]]
 name = "idle-processors"
 arm = "stop"
@@ -104,6 +105,8 @@ then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
 to = {to}
 """
 
+LOSING_PROVIDER = "runpod"
+"""Of the policies of GUARD_START, the one whose stops lose a disk is for its machines."""
 GUARD_SETTINGS = {("aws", "signals"): '["gpu_util", "gpu_power_w", "cpu_util", "network_bytes_s", "disk_bytes_s"]'}
 """Settings of providers that the policies of GUARD_START need: CloudWatch asks $0.01 for 1,000 series, so they are off else."""
 

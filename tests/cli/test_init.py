@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import tomllib
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -10,6 +11,7 @@ import pytest
 
 from costguard.errors import InputError
 from costguard.providers import plugins
+from costguard.services.watch_loop import setup
 from costguard.settings import read_settings
 from tests.cli.acme import Acme, installed, no_key
 from tests.conftest import Command
@@ -63,3 +65,25 @@ def test_one_that_needs_a_setting_first_is_not_said_to_lack_credentials(
     assert costguard("doctor").code == 0
     Path("costguard.toml").unlink()
     assert [one["provider"] for one in costguard("doctor", "--json").data["providers"]] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "asked", "allowed"),
+    [("runpod", True, 1, True), ("runpod", False, 1, False), ("runpod", None, 0, False), ("vast", True, 0, False)],
+    ids=["yes", "no", "no terminal", "no pod"],
+)
+def test_a_stop_that_deletes_a_disk_is_allowed_only_by_a_person_whose_account_has_it(
+    name: str, *, answer: bool | None, asked: int, allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "load_providers", installed(Acme(name)))
+    questions = list[str]()
+
+    def ask() -> bool:
+        questions.append(name)
+        return bool(answer)
+
+    path = tmp_path / "costguard.toml"
+    setup.answer_init(path=str(path), notices="console", ask_loss=None if answer is None else ask)
+    policies = {one["name"]: one for one in tomllib.loads(path.read_text())["policy"]}
+    assert len(questions) == asked
+    assert policies["idle-runpod"].get("allow_irreversible", False) == allowed

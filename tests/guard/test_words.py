@@ -214,6 +214,17 @@ def test_a_gpu_that_draws_less_than_any_gpu_is_measured_wrongly(watts: float, st
 
 
 @pytest.mark.parametrize(
+    ("processors", "network", "state"),
+    [(0.2, 900, IDLE), (0.0, 900, UNKNOWN), (0.2, 0.0, UNKNOWN), (0.0, 0.0, UNKNOWN)],
+)
+def test_where_no_gpu_is_measured_zeros_are_no_rest(processors: float, network: float, state: str) -> None:
+    """No machine that runs uses no processor and sends no byte: the source fails."""
+    samples = [*signal(CPU_UTIL, 0.2, 200), *signal(CPU_UTIL, processors, 300, since=201)]
+    samples += [*signal(NETWORK, 900, 200), *signal(NETWORK, network, 300, since=201)]
+    assert judged(samples, 300, needs=("cpu", "io"), window=timedelta(hours=4)).state == state
+
+
+@pytest.mark.parametrize(
     ("needs", "hold", "when", "short"),
     [
         (("cpu", "io"), timedelta(hours=4), {"confidence": 0.55}, False),

@@ -27,7 +27,7 @@ from costguard.settings import (
     read_settings,
     resolve_ledger_url,
 )
-from costguard.settings.example import render_settings_file
+from costguard.settings.example import LOSING_PROVIDER, render_settings_file
 from costguard.system.atomic_file import write_file_atomically
 from costguard.values.checks import require_one_of
 from costguard.values.provider import (
@@ -323,12 +323,13 @@ def answer_init(
     budget: str | None = None,
     zone: str | None = None,
     notices: str | None = None,
-    loss: bool = False,
+    ask_loss: Callable[[], bool] | None = None,
 ) -> CommandAnswer:
     """Answer `costguard init`: write a settings file that enables providers with found credentials. No provider is asked.
 
     `notices`: where the warnings of an idle policy go, which is then part of the file, with a budget; None: neither.
-    `loss`: its policy for RunPod may stop pods although that deletes their container disks.
+    `ask_loss`: asks whether its policy for LOSING_PROVIDER may stop machines although that deletes a disk; None: it may not. It
+    is asked only where that provider has credentials.
     """
     target = check_free_path(path, force=force)
     if zone is not None:
@@ -338,6 +339,7 @@ def answer_init(
         provider_names = tuple(cloud.name for cloud in clouds if cloud.error is None)
         unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
     cap = _parse_cap(budget) or (GUARD_CAP if notices is not None else None)
+    loss = ask_loss is not None and LOSING_PROVIDER in provider_names and ask_loss()
     manifests = [installed.found[name].manifest for name in sorted(installed.found)]
     text = render_settings_file(manifests, chosen=provider_names, cap=cap, zone=zone, notices=notices, loss=loss)
     settings = check_settings(text, str(target))  # what is written can be read
