@@ -29,7 +29,6 @@ from bench.measured import Measured, table
 from costguard.data import ShippedFacts
 from costguard.guard.action_plan import RunConstraints, build_action_plan
 from costguard.guard.context import GuardConfig
-from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.limits import Headroom
 from costguard.guard.overrides import ARM, Override, find_owner
 from costguard.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, TERMINATE, EscalationState, Policy, PolicyStep, Rails
@@ -45,7 +44,7 @@ from costguard.services.guarding.act.executor import ActionExecutor
 from costguard.services.guarding.act.send_action import read_boot_time_s
 from costguard.services.poll.configured_providers import SystemClock
 from costguard.values.resource import INSTANCE, RUNNING, ScopeKey
-from tests.blank import blank_sight
+from tests.blank import blank_evaluation, blank_sight
 from tests.books import live, meter
 from tests.contract.adapters import RIGS
 from tests.fakes.server import Answer, Asked, FakeCloud, Fault, Hands, serving
@@ -224,18 +223,7 @@ def run_guard(book: GuardStore, towns: list[Town], rules: GuardConfig) -> Action
     cases = [_case(one, rules, at) for one in due]
     room = Headroom(acts=10**6, irreversible=10**6, why="")
     proposals = build_action_plan(cases, RunConstraints(now=at, interval=timedelta(seconds=EVERY_S), room=room, rails=RAILS))
-    evaluation = GuardEvaluation(
-        at=at,
-        works={},
-        cases=tuple(cases),
-        proposals=proposals,
-        climbs=(),
-        sighted=(),
-        foresights=(),
-        breaker=None,
-        quarantine={},
-        fleet=len(machines),
-    )
+    evaluation = blank_evaluation(at, cases, proposals, fleet=len(machines))
     deeds.execute_plan(evaluation, deeds.sight)
     return deeds
 

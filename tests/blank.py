@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from costguard.guard.action_plan import PolicyCase
 from costguard.guard.context import GuardSnapshot
+from costguard.guard.evaluation import GuardEvaluation
+from costguard.guard.policy import Proposal
 from costguard.guard.policy_evaluation import NO_COST_FACTS
 from costguard.metering.spending import LiveResource
 from costguard.services.guarding.guard_inputs import PollResults
@@ -58,3 +62,19 @@ def blank_latest(**told: Any) -> PollResults:  # noqa: ANN401 - any field
         "agents": (),
     }
     return PollResults(**{**empty, **told})
+
+
+def blank_evaluation(at: datetime, cases: Sequence[PolicyCase], proposals: Sequence[Proposal], fleet: int) -> GuardEvaluation:
+    """An evaluation that consists of `cases` and what is proposed for them."""
+    return GuardEvaluation(
+        at=at,
+        works={},
+        cases=tuple(cases),
+        proposals=tuple(proposals),
+        climbs=(),
+        sighted=(),
+        foresights=(),
+        breaker=None,
+        quarantine={},
+        fleet=fleet,
+    )

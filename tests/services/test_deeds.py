@@ -15,7 +15,6 @@ from costguard.errors import LedgerError, UnreachableError
 from costguard.guard.action_intents import EXECUTING, READY, Intent
 from costguard.guard.action_plan import RunConstraints, build_action_plan
 from costguard.guard.context import GuardConfig
-from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.limits import Breaker, Headroom
 from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Override
 from costguard.guard.policy import (
@@ -39,7 +38,7 @@ from costguard.services.guarding.act.executor import ActionExecutor
 from costguard.testing import FakeClock
 from costguard.values.provider import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey
-from tests.blank import blank_sight
+from tests.blank import blank_evaluation, blank_sight
 from tests.books import live, unpriced
 from tests.guard.cases import A100, H100, POD, STOPS, case, idle, machine, policy
 
@@ -252,20 +251,9 @@ def goes(
     around = RunConstraints(now=at, interval=MIN, room=Headroom(acts=acts, irreversible=1, why=f"at most {acts} in a run"))
     proposals = build_action_plan(cases, around)
     assert [p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.is_ready(at)][:1] == [first] * bool(first)
-    found = GuardEvaluation(
-        at=at,
-        works={},
-        cases=tuple(cases),
-        proposals=proposals,
-        climbs=(),
-        sighted=(),
-        foresights=(),
-        breaker=None,
-        quarantine={},
-        fleet=40,
-    )
+    evaluation = blank_evaluation(at, cases, proposals, fleet=40)
     deeds = deeds_of(book, rack, machines, at)
-    deeds.execute_plan(found, deeds.sight)
+    deeds.execute_plan(evaluation, deeds.sight)
     return deeds
 
 
