@@ -9,11 +9,13 @@ SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 RUN python -m venv /opt/costguard
-COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY requirements.txt ./
+RUN /opt/costguard/bin/pip install --require-hashes -r requirements.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY agent agent
 COPY providers providers
 COPY costguard costguard
-RUN /opt/costguard/bin/pip install --constraint constraints.txt ".[aws,gcp,notify,otel,parquet,postgres,web]"
+RUN /opt/costguard/bin/pip install --no-deps .
 
 FROM python:3.13.9-slim-trixie
 LABEL org.opencontainers.image.title="costguard" \

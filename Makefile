@@ -6,12 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes are started here, and without bytecode each compiles all that it imports
 
-.PHONY: demo test check proof campaigns fleets deaths cuts bugs bench seeded disks worlds kills networks focus-validator golden market clean help
+.PHONY: demo test check sbom requirements proof campaigns fleets deaths cuts bugs bench seeded disks worlds kills networks focus-validator golden market clean help
 
 help:
 	@echo "make demo    a quote on real prices, a simulated weekend that is guarded, a fortnight beside its bill, in seconds"
 	@echo "make test    the tests that belong to every change: some minutes"
-	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
+	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test, licences and vulnerabilities"
 	@echo "make proof   what CI plays beside the tests: campaigns, 20 instance-years of fleets, 5,000 kill -9, 30,000 power cuts, 10 seeded bugs"
 	@echo "make campaigns  the tests that make test leaves out: stories, worlds, crashes, networks, adapters times cases, all examples"
 	@echo "make bench   speed of start-up, quote, ledger, polls and guard as ratios; accuracy against published runs and dated prices"
@@ -21,6 +21,8 @@ help:
 	@echo "make kills   kill -9 while it records and while it acts: what was lost, what was done without an intent (KILLS=5000)"
 	@echo "make networks  every fault of a network between costguard and each cloud; wrong TLS"
 	@echo "make focus-validator  a FOCUS 1.2 export through the Foundation's own validator (needs Python 3.12: FOCUS_PYTHON=; FILE=)"
+	@echo "make requirements  pin requirements.txt anew, with hashes, from constraints.txt (what the image installs)"
+	@echo "make sbom    the list of materials of the image (CycloneDX) into .proof/sbom.json"
 	@echo "make golden  write tests/golden anew (then read the diff)"
 	@echo "make market  build the shipped price snapshot anew, and fit how prices drift, from ../shared"
 
@@ -41,12 +43,26 @@ play = @$(pytest) -n auto --dist worksteal $(ARGS) $(if $(RETRY),|| { \
 test: .venv/.dev
 	$(call play,not proof)
 
-check: .venv/.dev
+check: .venv/.supply
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/test_house.py # no cache: `make test` may run beside it
+	@$(BIN)/python scripts/check_supply.py
+
+# The extras that the Dockerfile installs, on every system and Python from 3.11. No address stands in the file.
+requirements: .venv/.supply
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --constraint constraints.txt --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file requirements.txt \
+	  $(foreach extra,aws gcp notify otel parquet postgres web,--extra $(extra)) pyproject.toml
+
+# From an environment that holds what the image installs, hashes checked, and nothing else.
+sbom: .venv/.supply
+	@mkdir -p .proof && $(BIN)/uv venv --quiet --clear --python $(BIN)/python .proof/image
+	@$(BIN)/uv pip sync --quiet --python .proof/image/bin/python --require-hashes requirements.txt
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o .proof/sbom.json .proof/image/bin/python
+	@echo ".proof/sbom.json: $$(grep -c '"purl"' .proof/sbom.json) packages"
 
 # What `make test` leaves out (tests/campaign.py): tests and cases marked `proof`, and hypothesis with all its examples.
 campaigns: .venv/.dev
@@ -125,4 +141,9 @@ clean:
 .venv/.dev: .venv/.user
 	@echo "installing what the tests need (once) ..." >&2
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+.venv/.supply: .venv/.dev
+	@echo "installing what audits the packages (once) ..." >&2
+	@$(PIP) install --constraint constraints.txt --editable '.[supply]'
 	@touch $@

@@ -14,11 +14,15 @@ from zipfile import ZipFile
 
 import pytest
 
+from scripts.check_supply import is_allowed, list_pins
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEEDS = 14
 """Packages that costguard itself needs. One more wants a page in docs/decisions (0002)."""
 FROZEN = (ROOT / "constraints.txt").read_text()
+HASHED = (ROOT / "requirements.txt").read_text()
+"""What the image installs."""
 
 
 def built(source: Path, folder: Path, **environ: str) -> Path:
@@ -107,3 +111,36 @@ def test_what_is_installed_for_tests_is_frozen_to_one_version_each() -> None:
     named = {re.split(r"[=<>\[;]", line)[0].lower().replace("_", "-") for line in lines}
     wanted = {re.split(r"[=<>\[;]", line)[0].lower() for line in PROJECT["dependencies"]}
     assert wanted <= named
+
+
+def test_what_the_image_installs_is_hashed_has_the_frozen_versions_and_names_no_address() -> None:
+    pins, frozen = list_pins(HASHED), {name.replace("_", "-"): version for name, version in list_pins(FROZEN.lower()).items()}
+    assert {name: version for name, version in pins.items() if frozen.get(name, version) != version} == {}
+    assert len(re.findall(r"^[a-z0-9].*==.*\\\n    --hash=sha256:[0-9a-f]{64}", HASHED, re.MULTILINE)) == len(pins)
+    assert "://" not in HASHED
+    assert not re.search(r"^-", HASHED, re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text()
+    extras = re.search(r"\$\(foreach extra,([a-z ]+),--extra", makefile)
+    assert extras is not None
+    needs = [need for extra in extras[1].split() for need in PROJECT["optional-dependencies"][extra]] + PROJECT["dependencies"]
+    names = {re.split(r"[=<>\[;]", need)[0].lower() for need in needs} - {PROJECT["name"]}
+    assert names - set(pins) == set()
+
+
+@pytest.mark.parametrize(
+    ("licence", "allowed"),
+    [
+        ("MIT", True),
+        ("3-Clause BSD License", True),
+        ("Apache-2.0 AND CNRI-Python", True),
+        ("GPL-2.0-only OR MIT", True),
+        ("GNU Lesser General Public License v3 (LGPLv3)", True),
+        ("GPL-2.0-only", False),
+        ("Apache-2.0 AND AGPL-3.0-or-later", False),
+        ("GNU General Public License v3", False),
+        ("", False),
+        ("see file", False),
+    ],
+)
+def test_a_licence_is_allowed_or_the_check_fails(licence: str, *, allowed: bool) -> None:
+    assert is_allowed(licence) is allowed
