@@ -22,12 +22,13 @@ ASKED, TAKEN = "asked", "taken"
 class Post:
     """What came in. `no`: the answer to a letter, "" takes it. `silent`: it has the letter, and does not say so until set.
 
-    `tls`: IMPLICIT or STARTTLS, with a `context` (none: STARTTLS is not offered). `login`: the answer to a password. `breaks`:
-    where it breaks off. `heard`: what was said to it in the open.
+    `refuses`: the answer to a recipient, by its address. `tls`: IMPLICIT or STARTTLS, with a `context` (none: STARTTLS is not
+    offered). `login`: the answer to a password. `breaks`: where it breaks off. `heard`: what was said to it in the open.
     """
 
     port: int = 0
     no: str = ""
+    refuses: dict[str, str] = field(default_factory=dict)
     silent: threading.Event | None = None
     tls: str = ""
     context: ssl.SSLContext | None = None
@@ -79,11 +80,12 @@ class Talk(socketserver.StreamRequestHandler):
             word = line[:4].upper()
             if not self.secret:
                 self.post.heard.append(line)
-            if word == b"RCPT":
-                whom.append(line.decode().partition("<")[2].partition(">")[0])
+            name = line.decode(errors="replace").partition("<")[2].partition(">")[0] if word == b"RCPT" else ""
+            no = self.post.refuses.get(name, "")
+            whom = [] if word in (b"MAIL", b"RSET") else [*whom, *([name] if name and not no else [])]
             if word == b"DATA" and self.post.breaks == ASKED:
                 return
-            self._say(self._answer(word))
+            self._say(no or self._answer(word))
             if word == b"STAR":
                 self._wrap()
                 super().setup()

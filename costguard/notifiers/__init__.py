@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +38,7 @@ from costguard.guard.alerts.alert import (
     Notification,
 )
 from costguard.guard.alerts.dispatch import ALERTS_SHOWN, RESOLVED_MARK
+from costguard.guard.alerts.part_delivery import PartDelivery
 from costguard.system.clock import Clock
 from costguard.values.resource import parse_resource_key
 from costguard.values.text_format import TITLE_CHARS_MAX, encode_plain, format_local_time, format_time_left
@@ -74,6 +77,26 @@ class ChannelPlugin(Protocol):
 
     def __call__(self, message: Notification, channel: Channel) -> DeliveryResult:
         """Send `message` once; raise nothing."""
+
+
+PartReporter = Callable[[PartDelivery], bool]
+"""Called after each part of a message; returns whether the next part may be sent now."""
+_reporter: ContextVar[PartReporter] = ContextVar("costguard_part_reporter", default=lambda _: True)
+
+
+@contextmanager
+def report_parts(reporter: PartReporter) -> Iterator[None]:
+    """Call `reporter` after each part that a channel sends within the block: what it records is not sent again."""
+    token = _reporter.set(reporter)
+    try:
+        yield
+    finally:
+        _reporter.reset(token)
+
+
+def report_part(part: PartDelivery) -> bool:
+    """Report `part` to the caller of the channel; return whether the next part may be sent now."""
+    return _reporter.get()(part)
 
 
 def pack_content(content: bytes) -> str:

@@ -10,10 +10,11 @@ follows. `what` holds the time itself; how long it is until then is added only w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.errors import shorten, to_one_line
+from costguard.guard.alerts.part_delivery import PartDelivery
 from costguard.guard.policy import TERMINATE
 from costguard.guard.signals import Activity
 from costguard.values.checks import require, require_one_of
@@ -112,7 +113,8 @@ class Notification:
 
     `id`: the same for every attempt. `told_at`: `at` formatted in the recipients' zone; "" in UTC. `audit`: the head of the
     audit log when it was written ("1234:9f86d081884c7d65"), "" if it was not written. `letter`: paragraphs of lines in place of
-    alerts. `days`: for how long it is worth a retry.
+    alerts. `days`: for how long it is worth a retry. `accepted`: (recipient, number) of what earlier tries delivered;
+    `refused`: recipients that no retry can reach (`part_delivery`).
     """
 
     id: str
@@ -127,6 +129,8 @@ class Notification:
     letter: tuple[tuple[str, ...], ...] = ()
     enclosures: tuple[Attachment, ...] = ()
     days: int = 1
+    accepted: tuple[tuple[str, int], ...] = ()
+    refused: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require(self.days >= 1, "message.days", "must be at least 1", "state how long it stays relevant")
@@ -144,11 +148,16 @@ class NoticeDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """The result of one attempt: `sent`, or `why` not and whether a retry may help (`again`)."""
+    """The result of one attempt: `sent`, or `why` not and whether a retry may help (`again`).
+
+    `parts`: in order; () where it is one for one recipient. `retry_after`: the wait until a retry; None: that of the outbox.
+    """
 
     sent: bool
     why: str = ""
     again: bool = True
+    parts: tuple[PartDelivery, ...] = field(default=(), compare=False)
+    retry_after: timedelta | None = field(default=None, compare=False)
 
 
 AUDIENCES = ("owner", "admin")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Update, and_, delete, or_, text, update
 from sqlmodel import col, select
 
-from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, NoticeDelivery, Notification
+from costguard.guard.alerts.alert import (
+    Alert,
+    AlertState,
+    Attachment,
+    DeliveryResult,
+    NoticeDelivery,
+    Notification,
+)
 from costguard.guard.alerts.dispatch import refresh_waiting
+from costguard.guard.alerts.part_delivery import PartDelivery, add_parts, list_numbers
 from costguard.ledger.db.codecs import Execute, Query, decode_fields, encode_fields
 from costguard.ledger.db.rows import delete_rows, insert_new, make_insert, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
@@ -84,23 +92,36 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
     """Record the result of one try.
 
     After the last try, or if a retry cannot help, the message is given up; settled messages stay as they are. The attachments
-    of a settled message are deleted, because they may be large and are not sent again.
+    of a settled message are deleted, because they may be large and are not sent again. A wait that the service asked for is no
+    failed try.
     """
     is_message = and_(col(OutboxRow.message_id) == message_id, _WAITS)
     for tries, payload in ask(select(OutboxRow.tries, OutboxRow.payload).where(is_message))[:1]:
-        message = _decode_message(payload)
-        over = not delivery.again or tries + 1 >= compute_tries_max(message)
+        message, waits = add_parts(_decode_message(payload), delivery.parts), delivery.retry_after is not None
+        count = tries if waits and delivery.again else tries + 1
+        over = not delivery.again or count >= compute_tries_max(message)
         delays = ACT_RETRY_DELAYS if _precedes_act(message) else RETRY_DELAYS
-        next_us = to_micros(now + (timedelta() if over else delays[min(tries, len(delays) - 1)]))
+        delay = delays[min(tries, len(delays) - 1)] if delivery.retry_after is None else delivery.retry_after
+        next_us = to_micros(now + (timedelta() if over else delay))
         sent_us, gave_up_us = (to_micros(now), None) if delivery.sent else (None, to_micros(now) if over else None)
-        if message.enclosures and (delivery.sent or over):
-            payload = encode_fields(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
+        stored = replace(message, enclosures=()) if delivery.sent or over else message
         outcome = {"next_us": next_us, "sent_us": sent_us, "gave_up_us": gave_up_us, "why": make_storable(delivery.why)}
-        tell(update(OutboxRow).where(is_message).values(tries=col(OutboxRow.tries) + 1, payload=payload, **outcome))
+        tell(update(OutboxRow).where(is_message).values(tries=count, payload=encode_fields(stored), **outcome))
         _count_try(tell, message.channel, sent=delivery.sent, gave_up=gave_up_us is not None)
+        in_parts = {number for part in delivery.parts if part.sent for number in part.alerts}
+        is_whole = delivery.sent and not message.accepted
+        _record_deliveries(tell, message, list_numbers(message) if is_whole else in_parts, now)
         if delivery.sent:
-            _record_deliveries(tell, message, now)
             _retry_announcements(ask, tell, message.channel, now)
+
+
+def record_part(ask: Query, tell: Execute, message_id: str, part: PartDelivery, now: datetime) -> None:
+    """Record what one recipient answered to one part of a message, before the next part is sent."""
+    is_message = and_(col(OutboxRow.message_id) == message_id, _WAITS)
+    for payload in ask(select(OutboxRow.payload).where(is_message))[:1]:
+        message = add_parts(_decode_message(payload), [part])
+        tell(update(OutboxRow).where(is_message).values(payload=encode_fields(message)))
+        _record_deliveries(tell, message, part.alerts if part.sent else (), now)
 
 
 def _retry_announcements(ask: Query, tell: Execute, channel: str, now: datetime) -> None:
@@ -145,8 +166,8 @@ def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[
     return {key: tuple(deliveries) for key, deliveries in by_notice.items()}
 
 
-def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> None:
-    """Record the announcements of acts that `message` carried: the grace of an act starts at that time.
+def _record_deliveries(tell: Execute, message: Notification, numbers: Collection[int], now: datetime) -> None:
+    """Record the announcements of acts among the alerts `numbers` of `message`: the grace of an act starts at that time.
 
     A notice that says "no stop while it is blocked" announces none.
     """
@@ -160,10 +181,11 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
             delivered_us=to_micros(now),
             owner=make_storable(one.owner),
         )
-        for one in message.notices
-        if one.topic.startswith(POLICY_TOPIC) and one.ahead
+        for number, one in enumerate(message.notices)
+        if number in numbers and one.topic.startswith(POLICY_TOPIC) and one.ahead
     ]
-    tell(insert_new(NoticeDeliveryRow), [row.model_dump() for row in rows])
+    if rows:
+        tell(insert_new(NoticeDeliveryRow), [row.model_dump() for row in rows])
 
 
 def compute_tries_max(message: Notification) -> int:

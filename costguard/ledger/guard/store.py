@@ -63,6 +63,7 @@ class GuardStore(LedgerStore, GuardRecords):
     load_alert_states = read_by(outbox.load_alert_states)
     due_messages = read_by(outbox.load_due_messages)
     settle_message = write_by(outbox.settle_message)
+    record_part = write_by(outbox.record_part)
     undelivered = read_by(outbox.load_undelivered)
     load_samples_since = read_by(observations.load_samples_since)
     load_departure = read_by(observations.load_departure)

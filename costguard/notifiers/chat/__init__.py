@@ -4,6 +4,10 @@ Examples of addresses: slack://, discord://, tgram://, mailto://, ntfy://.
 
 Apprise is imported with the first message. Its logging is disabled, because it logs addresses, which hold keys.
 
+Each target of an address (a chat, a room, a phone) is a recipient for itself, so that who accepted a message does not get it
+again because another one failed. Apprise says only whether a target accepted; the status and the wait that the service asks for
+are taken from the answers that `requests` got.
+
 Most of its services use `requests`, which by default takes proxies, authorities and passwords from the environment
 (HTTPS_PROXY, REQUESTS_CA_BUNDLE, ~/.netrc). Here they come only from the settings (class `Stated`). Mail addresses are parsed
 by Apprise, and `mail` sends them. Services with other protocols (MQTT, XMPP) verify certificates with Apprise's or the system's
@@ -16,12 +20,18 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import cache, partial
+from hashlib import sha256
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
+from costguard.guard.alerts.part_delivery import PartDelivery, list_missing
 from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
 from costguard.notifiers.chat import mail
+from costguard.notifiers.chat.parts import PartSending, deliver_parts
 from costguard.values.text_format import encode_chat
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
@@ -45,6 +55,9 @@ MAIL_SERVICES = (
     "sparkpost",
 )
 """Services that send mail: it is read later than it is sent, so its text has no "in 15 min"."""
+ONE_OBJECT_SCHEMAS = frozenset(("opsgenie", "jira", "github", "reddit"))
+"""Their targets are those who are responsible for one alert, and no recipients of copies."""
+RETRY_AFTER_MAX = timedelta(hours=1)
 LOCAL_SCHEMES = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "kde", "glib", "rsyslog")
 """What Apprise can also do on this machine: no channel of a watchdog that runs without a screen."""
 
@@ -56,29 +69,74 @@ def notify(message: Notification, channel: Channel) -> DeliveryResult:
         return DeliveryResult(sent=False, why=f"{scheme}:// shows messages on this machine: use the console", again=False)
     for name in NOISY_LOGGERS:
         logging.getLogger(name).disabled = True
-    try:
-        import apprise
-    except ImportError:
+    if not find_spec("apprise"):
         return DeliveryResult(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
     try:
-        with _use_proxy(channel.proxy):
-            service = apprise.Apprise.instantiate(
-                _build_address(channel), asset=_build_asset(channel), suppress_exceptions=True
-            )
-            return _send_message(service, message, channel)
+        if scheme in mail.SCHEMES:
+            return _send_mail(message, channel)
+        return deliver_parts(message, _list_sendings(message, channel))
+    except _UnusableAddressError as wrong:
+        return DeliveryResult(sent=False, why=str(wrong), again=False)
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
         return DeliveryResult(sent=False, why=f"the service failed ({type(broken).__name__})")
 
 
-def _build_address(channel: Channel) -> Any:  # noqa: ANN401 - what Apprise takes: an address, or its parts
-    """Return the address for Apprise; with a person, only the person is a recipient, whoever else the address names."""
-    if not channel.person:
-        return channel.address
+class _UnusableAddressError(Exception):
+    """Nothing can be sent to this address; the text gives the reason without showing it."""
+
+
+def _send_mail(message: Notification, channel: Channel) -> DeliveryResult:
+    """Send by mail; with a person, only the person is a recipient, whoever else the address names."""
+    parts = _parse_address(channel.address)
+    if channel.person:
+        parts = {**parts, "targets": [channel.person], "cc": "", "bcc": ""}
+    return mail.send_mail(_open_service(parts, channel), message, channel)
+
+
+def _parse_address(address: str) -> dict[str, Any]:
     import apprise.plugins
 
     plugins: Any = apprise.plugins  # it says no types
-    parts = plugins.url_to_dict(channel.address, secure_logging=True)
-    return {**parts, "targets": [channel.person], "cc": "", "bcc": ""} if parts else ""
+    parts: dict[str, Any] | None = plugins.url_to_dict(address, secure_logging=True)
+    if not parts:
+        raise _UnusableAddressError("Apprise does not know this kind of address")
+    return parts
+
+
+def _list_recipients(addresses: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the name and the parts of the address of each recipient that `addresses`, one or several of them, name.
+
+    People in Cc and Bcc of a service that sends mail are recipients like all others.
+    """
+    import apprise.utils.parse
+
+    parser: Any = apprise.utils.parse  # it says no types
+    recipients = list[tuple[str, dict[str, Any]]]()
+    for address in parser.parse_urls(addresses) if addresses.count("://") > 1 else [addresses]:
+        parts = _parse_address(address)
+        copies = [name for name in ("cc", "bcc") if parts.get(name)]
+        copied = [one for name in copies for one in parser.parse_emails(parts[name])]
+        parts |= dict.fromkeys(copies, "")
+        targets = parts.get("targets")
+        if not targets or not isinstance(targets, (list, tuple)) or parts["schema"] in ONE_OBJECT_SCHEMAS:
+            recipients.append((address, parts))
+            targets = ()
+        recipients += [(f"{address} {one}", {**parts, "targets": [one]}) for one in (*targets, *copied)]
+    if len(recipients) == 1:
+        return [("", recipients[0][1])]
+    marks = [f"of {len(recipients)} ({sha256(text.encode()).hexdigest()[:8]})" for text, _ in recipients]
+    return [
+        (f"recipient {number} {mark}", parts)
+        for number, (mark, (_, parts)) in enumerate(zip(marks, recipients, strict=True), 1)
+    ]
+
+
+def _list_sendings(message: Notification, channel: Channel) -> Iterator[PartSending]:
+    for recipient, parts in _list_recipients(channel.address):
+        numbers = list_missing(message, recipient)
+        if numbers:
+            service = _open_service(parts, channel)
+            yield PartSending(recipient=recipient, send=partial(_send_part, service, message, channel, recipient, numbers))
 
 
 def _build_asset(channel: Channel) -> AppriseAsset:
@@ -102,17 +160,19 @@ def _build_asset(channel: Channel) -> AppriseAsset:
 
 
 _proxy: ContextVar[str | None] = ContextVar("costguard_chat_proxy", default=None)
+_answers: ContextVar[list[Any] | None] = ContextVar("costguard_chat_answers", default=None)
 
 
 @contextmanager
-def _use_proxy(proxy: str | None) -> Iterator[None]:
-    """Make `requests` use `proxy`, or no proxy, within this block."""
+def _use_proxy(proxy: str | None, answers: list[Any]) -> Iterator[None]:
+    """Make `requests` use `proxy`, or no proxy, and add what it is answered to `answers`, within this block."""
     _isolate_requests()
-    token = _proxy.set(proxy)
+    tokens = _proxy.set(proxy), _answers.set(answers)
     try:
         yield
     finally:
-        _proxy.reset(token)
+        _proxy.reset(tokens[0])
+        _answers.reset(tokens[1])
 
 
 @cache
@@ -133,34 +193,68 @@ def _isolate_requests() -> None:
             if proxy is not None:
                 self.proxies = {"http": proxy, "https": proxy, **dict.fromkeys(LOOPBACK_URLS, "")}
 
+        def request(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as it is there
+            answer, answers = super().request(*args, **kwargs), _answers.get()
+            if answers is not None:
+                answers.append(answer)
+            return answer
+
     requests.sessions.Session = Stated  # type: ignore[misc]  # that is what is meant
 
 
-def _send_message(service: NotifyBase | None, message: Notification, channel: Channel) -> DeliveryResult:
+def _open_service(parts: dict[str, Any], channel: Channel) -> NotifyBase:
+    import apprise
+
+    service = apprise.Apprise.instantiate(parts, asset=_build_asset(channel), suppress_exceptions=True)
     if service is None:
-        return DeliveryResult(sent=False, why="Apprise does not know this kind of address", again=False)
+        raise _UnusableAddressError("Apprise does not know this kind of address")
     if not service.verify_certificate:
-        return DeliveryResult(sent=False, why=UNVERIFIED, again=False)
-    if channel.address.partition("://")[0].lower() in mail.SCHEMES:
-        return mail.send_mail(service, message, channel)
+        raise _UnusableAddressError(UNVERIFIED)
     service.redirects = False  # whatever its address says
     if channel.ca_file is not None:
         service.verify_certificate = str(channel.ca_file)  # type: ignore[assignment]  # requests takes a path as well
-    from apprise import Apprise, AppriseAttachment, OverflowMode
+    service.overflow_mode = apprise.OverflowMode.TRUNCATE  # Discord takes 2,000 characters: the first say most
+    return service
+
+
+def _send_part(
+    service: NotifyBase, message: Notification, channel: Channel, recipient: str, numbers: tuple[int, ...]
+) -> PartDelivery:
+    from apprise import Apprise, AppriseAttachment
     from apprise.attachment import memory
 
-    service.overflow_mode = OverflowMode.TRUNCATE  # Discord takes 2,000 characters: the first say most, and the title how many
     room = Apprise()
     room.add(service)
     files, in_memory = AppriseAttachment(), cast("Any", memory).AttachMemory  # never a file on the disk
     for one in message.enclosures if service.attachment_support else ():
         files.add(in_memory(content=unpack_enclosure(one), name=one.name, mimetype=one.media))
     now = None if channel.address.partition("://")[0].lower() in MAIL_SERVICES else channel.clock.now()
-    sent = room.notify(
-        title=format_title(message, encode_chat, now),
-        body=format_body(message, encode_chat, now),
-        notify_type=APPRISE_KINDS[message.severity],
-        body_format="text",
-        attach=files or None,
-    )
-    return DeliveryResult(sent=True) if sent else DeliveryResult(sent=False, why="the service did not accept it")
+    part = partial(PartDelivery, recipient=recipient, alerts=numbers)
+    answers: list[Any] = []
+    try:
+        with _use_proxy(channel.proxy, answers):
+            sent = room.notify(
+                title=format_title(message, encode_chat, now),
+                body=format_body(message, encode_chat, now),
+                notify_type=APPRISE_KINDS[message.severity],
+                body_format="text",
+                attach=files or None,
+            )
+    except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
+        return part(sent=False, why=f"the service failed ({type(broken).__name__})")
+    status = answers[-1].status_code if answers else None
+    if sent:
+        return part(sent=True, status=status)
+    why = "the service did not accept it" + (f" ({status})" if status is not None else "")
+    wait = _read_retry_after(answers[-1], channel.clock.now()) if answers else None
+    return part(sent=False, why=why, status=status, retry_after=wait)
+
+
+def _read_retry_after(answer: Any, now: datetime) -> timedelta | None:  # noqa: ANN401 - requests says no types
+    """Return the wait that the answer asks for, in seconds or until an instant (RFC 9110, 10.2.3); None: none."""
+    text = str(answer.headers.get("Retry-After") or "").strip()
+    try:
+        wait = timedelta(seconds=float(text)) if text.replace(".", "", 1).isdigit() else parsedate_to_datetime(text) - now
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(max(wait, timedelta()), RETRY_AFTER_MAX)

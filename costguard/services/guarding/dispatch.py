@@ -1,9 +1,10 @@
 """Deliver due notifications from the outbox: in parallel within a deadline, pages first; record each outcome.
 
 A notification is delivered at least once: after a crash between delivery and its record it is delivered again, under the same
-id. If the ledger cannot be written, outcomes are kept in memory until it can, so that no message is repeated every minute. A
-notification that is given up (no retry can help, too many failed, or too old) goes to the second channel, the console. The
-guard does not wait for deliveries. The module also opens the channels and hooks of the settings.
+id; its parts and recipients are recorded one by one. If the ledger cannot be written, outcomes are kept in memory until it can,
+so that no message is repeated every minute. A notification that is given up (no retry can help, too many failed, or too old)
+goes to the second channel, the console. The guard does not wait for deliveries. The module also opens the channels and hooks of
+the settings.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-from costguard.errors import InputError
+from costguard.errors import InputError, LedgerError
 from costguard.guard.alerts.alert import INFO, SEVERITIES, AlertRoute, DeliveryResult, Notification
+from costguard.guard.alerts.part_delivery import PartDelivery, list_undelivered
 from costguard.guard.escalation import FAILED, SUCCEEDED, HookEnd, clip_output
 from costguard.ledger.guard.store import GuardStore
-from costguard.notifiers import Channel
+from costguard.notifiers import Channel, report_parts
 from costguard.providers import plugins
 from costguard.reporting.schedule import MAIL_PREFIX
 from costguard.services.guarding.act.hooks import HookCall, HookRunner
@@ -28,13 +30,15 @@ from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.ports import Notifier
 from costguard.settings import Settings, expand_path
 from costguard.settings.notify import CONSOLE_CHANNEL, resolve_address
-from costguard.system.clock import Clock
+from costguard.system.clock import Clock, read_monotonic
 from costguard.values.checks import require
 
 GIVE_UP_AFTER = timedelta(hours=24)
 """For each of a message's `days`."""
 DISPATCH_LIMIT_S = 15.0
 """Seconds for all messages of a round; a channel has 10 s of its own for each."""
+START_PARTS_WITHIN = 3
+"""No part starts in the last two thirds of a round, so that one that takes its 10 s ends within it."""
 CHANNEL_MESSAGES_MAX = 8
 DISPATCH_MESSAGES_MAX = 32
 """Messages of one channel and of a round, so that one that hangs holds up no other; the rest is due in the next round."""
@@ -69,6 +73,7 @@ class OutboxDispatcher:
     """Delivers due notifications, one round per call.
 
     `notifiers`: by channel name. `second`: channel for undeliverable ones. `add_links`: returns a message with its links.
+    `record_part`: records what one recipient answered to one part, before the next one is sent.
     """
 
     def __init__(
@@ -80,9 +85,10 @@ class OutboxDispatcher:
         second: Notifier,
         limit_s: float = DISPATCH_LIMIT_S,
         add_links: Callable[[Notification], Notification] = lambda message: message,
+        record_part: Callable[[Notification, PartDelivery, datetime], None] = lambda *_: None,
     ) -> None:
         self._outbox, self._notifiers, self._clock, self._second = outbox, notifiers, clock, second
-        self._limit_s, self._add_links = limit_s, add_links
+        self._limit_s, self._add_links, self._record_part = limit_s, add_links, record_part
         self._unsettled = dict[str, DeliveryResult]()
 
     def deliver(self) -> DispatchResult:
@@ -90,7 +96,8 @@ class OutboxDispatcher:
         began, owed = self._clock.now(), bool(self._unsettled)
         self._settle_all(began)
         messages = _choose_messages(self._outbox.due_messages(began))
-        sends = {one.id: partial(_send_message, self._notifiers.get(one.channel), self._add_links(one)) for one in messages}
+        until_s = read_monotonic() + self._limit_s / START_PARTS_WITHIN
+        sends = {one.id: partial(self._send_message, self._add_links(one), until_s) for one in messages}
         answers = run_all(sends, limit_s=self._limit_s, most=DISPATCH_MESSAGES_MAX)
         now = self._clock.now()
         deliveries = [(one, _end_old_retries(_to_delivery(answers[one.id]), one, now)) for one in messages]
@@ -99,13 +106,30 @@ class OutboxDispatcher:
         failed = owed or not all(delivery.sent for _, delivery in deliveries)
         given_up = tuple(self._outbox.undelivered(began if owed else now)) if failed else ()
         for message, why in given_up:
-            self._second(replace(message, title=f"[not sent to {message.channel}: {why}] {message.title}"))
+            notices = list_undelivered(message)
+            self._second(replace(message, notices=notices, title=f"[not sent to {message.channel}: {why}] {message.title}"))
         ids = {message.id for message, _ in given_up}
         return DispatchResult(
             sent=tuple(one for one, delivery in deliveries if delivery.sent),
             later=tuple((one, delivery.why) for one, delivery in deliveries if not delivery.sent and one.id not in ids),
             given_up=given_up,
         )
+
+    def _send_message(self, message: Notification, until_s: float) -> DeliveryResult:
+        """Send what is left of `message`; parts that are not started by `until_s` are left to the next round."""
+        notifier = self._notifiers.get(message.channel)
+        if notifier is None:
+            return DeliveryResult(sent=False, why="no channel of this name is in the settings", again=False)
+
+        def report(part: PartDelivery) -> bool:
+            try:
+                self._record_part(message, part, self._clock.now())
+            except LedgerError:
+                return False  # the result has it, and is kept in memory
+            return read_monotonic() < until_s
+
+        with report_parts(report):
+            return notifier(message)
 
     def _settle_all(self, now: datetime) -> None:
         """Record each outcome in the outbox, then drop it from memory."""
@@ -122,12 +146,6 @@ def _choose_messages(due: list[Notification]) -> list[Notification]:
         if of_one[message.channel] <= CHANNEL_MESSAGES_MAX:
             chosen.append(message)
     return chosen[:DISPATCH_MESSAGES_MAX]
-
-
-def _send_message(notifier: Notifier | None, message: Notification) -> DeliveryResult:
-    if notifier is None:
-        return DeliveryResult(sent=False, why="no channel of this name is in the settings", again=False)
-    return notifier(message)
 
 
 def _to_delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
@@ -176,6 +194,7 @@ def open_dispatcher(settings: Settings, book: GuardStore, clock: Clock, holder: 
         clock=clock,
         second=open_console(clock),
         add_links=build_linker(settings),
+        record_part=lambda message, part, now: book.record_part(message.id, part, now),
     )
 
 
