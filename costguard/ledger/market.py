@@ -20,6 +20,7 @@ from typing import Any, Self
 from costguard.errors import CostguardError, InputError
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_drift import Judgement, Vintage, get_vintage
+from costguard.quoting.price_falls import decode_fall, encode_fall
 from costguard.system.atomic_file import replace_file
 from costguard.values.checks import require_one_of
 from costguard.values.money import Rate
@@ -69,6 +70,9 @@ CREATE TABLE lots (
 CREATE TABLE market (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
 
+FALLS_TABLE = "CREATE {temporary} TABLE falls (offer_id INTEGER PRIMARY KEY, fall TEXT NOT NULL) STRICT"
+"""In files of a refresh that saw a price fall far: `encode_fall`. Older files and the shipped one have no such table."""
+
 INDEXES = """
 CREATE INDEX offers_by_lot ON offers (gpu, gpu_count, provider, tier, vintage_id, nano_usd_per_hour, region, instance_type);
 """
@@ -113,6 +117,9 @@ def _fill_tables(connection: sqlite3.Connection, offers: list[Offer], facts: Map
         "INSERT INTO offers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         ((number, *_encode_offer(offer, source_ids, vintage_ids)) for number, offer in enumerate(offers, start=1)),
     )
+    if falls := [(number, encode_fall(offer.fall)) for number, offer in enumerate(offers, start=1) if offer.fall]:
+        connection.execute(FALLS_TABLE.format(temporary=""))
+        connection.executemany("INSERT INTO falls VALUES (?, ?)", falls)
     connection.executemany("INSERT INTO market VALUES (?, ?)", sorted(facts.items()))
     connection.execute("COMMIT")
     connection.executescript(INDEXES + SUMMARY_SQL)
@@ -214,7 +221,7 @@ class MarketReader:
             least, values = _LEAST_SELECTED.format(regions=regions), [*region_values]
         values = [*values, gpu, gpu_count, *lot_values, *region_values]
         query = _BEST.format(lots=lots, regions=regions, least=least)
-        return [_decode_offer(row, row[16]) for row in self._rows(query, values)]
+        return [_decode_offer(row, row[-1]) for row in self._rows(query, values)]
 
     def _judge_vintages(self, judge: Judge) -> None:
         """Hold what `judge` says of each vintage in a table of this connection, where a query can use it."""
@@ -238,6 +245,11 @@ class MarketReader:
         regions, region_values = _format_row_condition(selection)
         values = [*lot_values, *region_values, NO_LIMIT if limit is None else max(limit, 0)]
         return map(_decode_offer, self._rows(_OFFERS.format(lots=lots, regions=regions, order=order), values))
+
+    def list_fallen_offers(self) -> list[Offer]:
+        """Return the offers whose price fell far lately, doubted or not."""
+        query = _OFFERS.format(lots="f.fall IS NOT NULL", regions="TRUE", order=OFFER_SORTS["provider"])
+        return [_decode_offer(row) for row in self._rows(query, [NO_LIMIT])]
 
     def providers(self) -> tuple[str, ...]:
         """Return every provider with an offer in the file."""
@@ -317,7 +329,7 @@ EXISTS (
 
 _COLUMNS = """
 o.provider, o.region, o.instance_type, o.gpu, o.gpu_count, o.tier, o.nano_usd_per_hour, v.observed_on, s.source, v.pricing,
-o.vcpus, o.ram_gb, o.disk_gb, o.note, v.stated_drift, v.observed_to
+o.vcpus, o.ram_gb, o.disk_gb, o.note, v.stated_drift, v.observed_to, f.fall
 """
 
 Judge = Callable[[Vintage], Judgement]
@@ -327,7 +339,6 @@ UNRANKED = -1
 _VINTAGES = "SELECT vintage_id, drift_class, observed_on, observed_to, placeholder FROM vintages"
 
 _JUDGED = """
-PRAGMA temp_store = MEMORY;
 DROP TABLE IF EXISTS temp.judged;
 CREATE TEMP TABLE judged (vintage_id INTEGER PRIMARY KEY, factor REAL NOT NULL, standing INTEGER NOT NULL);
 """
@@ -358,6 +369,7 @@ WITH lot AS (
 )
 SELECT {_COLUMNS}, ({_ON_DEMAND})
 FROM best AS b CROSS JOIN vintages AS v CROSS JOIN offers AS o CROSS JOIN sources AS s
+    LEFT JOIN falls AS f ON f.offer_id = o.offer_id
 WHERE v.vintage_id = b.vintage_id AND s.source_id = o.source_id AND o.offer_id = (
     SELECT o.offer_id FROM offers AS o
     WHERE o.gpu = b.gpu AND o.gpu_count = b.gpu_count AND o.provider = b.provider AND o.tier = b.tier
@@ -370,6 +382,7 @@ ORDER BY b.expected, o.provider, o.tier
 _OFFERS = f"""
 SELECT {_COLUMNS}
 FROM offers AS o CROSS JOIN sources AS s USING (source_id) CROSS JOIN vintages AS v USING (vintage_id)
+    LEFT JOIN falls AS f USING (offer_id)
 WHERE {{lots}} AND {{regions}}
 ORDER BY o.nano_usd_per_hour IS NULL, {{order}}, o.offer_id
 LIMIT ?
@@ -430,6 +443,7 @@ def _decode_offer(row: tuple[Any, ...], on_demand: int | None = None) -> Offer:
         drift=row[14],
         observed_to=date.fromisoformat(row[15]) if row[15] else None,
         on_demand_rate=None if on_demand is None else Rate(nano_per_hour=on_demand),
+        fall=decode_fall(row[16]) if row[16] else None,
     )
 
 
@@ -451,6 +465,9 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
         connection.close()
         what = f"has format {pragmas[1]}, not {SCHEMA_VERSION}" if pragmas[0] == APPLICATION_ID else "is not a market file"
         raise _make_unusable_error(path, what)
+    connection.execute("PRAGMA temp_store = MEMORY")
+    if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'falls'").fetchone()[0]:
+        connection.execute(FALLS_TABLE.format(temporary="TEMP"))
     return connection
 
 
@@ -463,10 +480,6 @@ def _make_unusable_error(path: Path, what: str) -> InputError:
         field=str(path),
         hint="reinstall costguard for the file it ships, or rebuild it with scripts/build_market.py",
     )
-
-
-GLOBAL_REGION = "global"
-"""The region of a price that is the same everywhere."""
 
 
 def select_newest_market(shipped: Path, refreshed: Path) -> Path:

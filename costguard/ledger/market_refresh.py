@@ -13,8 +13,9 @@ from collections.abc import Collection, Mapping
 from datetime import date, datetime
 from pathlib import Path
 
-from costguard.ledger.market import GLOBAL_REGION, MarketReader, write_market
+from costguard.ledger.market import MarketReader, write_market
 from costguard.quoting.offer import Offer, OfferListing, OfferSelection
+from costguard.quoting.price_falls import GLOBAL_REGION, OfferIdentity, identify_offer
 from costguard.values.resource import COMMUNITY
 
 
@@ -36,12 +37,12 @@ def refresh_market(
     with MarketReader(base) as market:
         offers = [one for one in market.list_offers(OfferSelection()) if not _is_replaced(one, fresh)]
         described = market.describe_file()
-    latest = {(one.provider, *_make_offer_identity(one)): one.observed_on for one in offers if one.provider in listings}
+    latest = {identify_offer(one): one.observed_on for one in offers if one.provider in listings}
     added = [
         one
         for listing in listings.values()
         for one in dict.fromkeys(listing.offers)
-        if latest.get((one.provider, *_make_offer_identity(one)), date.min) <= one.observed_on
+        if latest.get(identify_offer(one), date.min) <= one.observed_on
     ]
     new = {name for name, listing in listings.items() if listing.offers}
     facts = {
@@ -76,7 +77,7 @@ class _FreshRows:
             regions = self._days.setdefault((offer.tier, offer.gpu), {})
             regions[offer.region] = max(offer.observed_on, regions.get(offer.region, date.min))
             self._counts.add((offer.tier, offer.gpu, offer.gpu_count))
-            identity = _make_offer_identity(offer)
+            identity = identify_offer(offer)
             self._identities[identity] = max(offer.observed_on, self._identities.get(identity, date.min))
 
     def find_replacing_day(self, offer: Offer) -> date | None:
@@ -85,7 +86,7 @@ class _FreshRows:
             counted = any((tier, offer.gpu, offer.gpu_count) in self._counts for tier in SPLIT_TIERS)
             if self.complete or counted:
                 return max((self._find_day(tier, offer) or date.min for tier in SPLIT_TIERS), default=None)
-        return self._find_day(offer.tier, offer) if self.complete else self._identities.get(_make_offer_identity(offer))
+        return self._find_day(offer.tier, offer) if self.complete else self._identities.get(identify_offer(offer))
 
     def _find_day(self, tier: str, offer: Offer) -> date | None:
         """Return the newest day of the tier and GPU, where the listing names the region of `offer` for any GPU."""
@@ -100,10 +101,3 @@ def _is_replaced(offer: Offer, fresh: Mapping[str, _FreshRows]) -> bool:
     rows = fresh.get(offer.provider)
     day = rows.find_replacing_day(offer) if rows else None
     return day is not None and day >= offer.observed_on
-
-
-OfferIdentity = tuple[str, str, str, int, str]
-
-
-def _make_offer_identity(offer: Offer) -> OfferIdentity:
-    return (offer.region, offer.instance_type, offer.gpu, offer.gpu_count, offer.tier)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 from costguard.errors import InputError
 from costguard.values.interval import Interval
@@ -59,6 +59,22 @@ def find_drift_class(provider: str, tier: str, gpu: str, pricing: str = "standar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriceFall:
+    """How a price fell (`quoting/price_falls.py`). `peak`: the price before, last known on `peak_on`.
+
+    `confirmed`: two sources or two days stated the fall. `stated`: a price that is doubted, with when and by whom it was
+    stated first; None: none is, and the offer's rate is the price as stated.
+    """
+
+    peak: Rate
+    peak_on: date
+    confirmed: bool = False
+    stated: Rate | None = None
+    stated_at: datetime | None = None
+    stated_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One offer. `rate` is for all its GPUs together; None: unknown price, which is never zero and never ranked.
 
@@ -68,7 +84,7 @@ class Offer:
 
     `observed_on` is the day on which the price was seen; of an undated copy the earliest possible one, and `observed_to` the
     latest. `drift`: one of DRIFT_CLASSES; "": as its provider, tier and pricing imply. `on_demand_rate`: of a spot machine,
-    what the same machine costs on demand; None: unknown.
+    what the same machine costs on demand; None: unknown. `fall`: the price fell far lately; None: it did not.
     """
 
     provider: str
@@ -88,6 +104,7 @@ class Offer:
     drift: str = ""
     observed_to: date | None = None
     on_demand_rate: Rate | None = None
+    fall: PriceFall | None = None
 
     def __post_init__(self) -> None:
         if not (self.provider and self.region and self.instance_type and self.gpu and self.source):

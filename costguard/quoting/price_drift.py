@@ -175,7 +175,8 @@ def judge_vintage(vintage: Vintage, drift: Mapping[str, PriceDrift], today: date
 def age_price(offer: Offer, drift: Mapping[str, PriceDrift], today: date) -> AgedPrice | None:
     """Return what the price of `offer` is likely to be `today`; None for an unknown price.
 
-    The high end of a spot price is at most what the same machine costs on demand.
+    The high end of a spot price is at most what the same machine costs on demand. A doubted fall widens the interval to both
+    the price that is doubted and the one before (`quoting/price_falls.py`).
     """
     if offer.rate is None:
         return None
@@ -185,9 +186,12 @@ def age_price(offer: Offer, drift: Mapping[str, PriceDrift], today: date) -> Age
     most = round(nano * factor.high)
     if offer.on_demand_rate is not None:
         most = max(nano, min(most, offer.on_demand_rate.nano_per_hour))
+    least = min(round(nano * factor.low), nano)
+    if offer.fall is not None and offer.fall.stated is not None:
+        least, most = min(least, offer.fall.stated.nano_per_hour), max(most, offer.fall.peak.nano_per_hour)
     return AgedPrice(
         age_days=offer.count_age_days(today),
-        low=_make_rate(offer.rate, min(round(nano * factor.low), nano)),
+        low=_make_rate(offer.rate, least),
         expected=_make_rate(offer.rate, min(round(nano * factor.expected), most)),
         high=_make_rate(offer.rate, most),
         fresh=judged.fresh,

@@ -61,6 +61,7 @@ def build_admit_data(result: AdmitResult) -> dict[str, object]:
         "cap": None if cap is None else format_exact(cap),
         "left": None if left is None else format_interval_exact(left),
         "unstated": list(result.unstated),
+        "warnings": list(price.warnings),
         "would_fit": [{"what": one.what, "usd": format_exact(one.usd)} for one in result.fits],
     }
 

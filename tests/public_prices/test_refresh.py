@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from costguard.ledger.market import MarketReader
 from costguard.providers import plugins
 from costguard.quoting.offer import Offer, OfferListing, OfferSelection
 from costguard.services.quote.public_prices import KnownPrices, describe_absurdity, merge_listings
+from costguard.values.money import Rate
 from tests import shop
 from tests.cli.acme import Account, Acme
 from tests.cli.test_status_polls import Setup, setup
@@ -351,3 +352,22 @@ def test_of_two_sources_the_first_counts_in_its_regions_and_the_second_adds_the_
     failed = OfferListing(offers=(), why="lost")
     assert merge_listings([{"aws": failed}, {"aws": other}])["aws"] == other
     assert merge_listings([own, {"aws": failed}]) == own
+
+
+def test_a_poisoned_answer_takes_nothing_out_of_a_hold_and_is_named_everywhere(market: Market, setup: Setup) -> None:
+    with MarketReader(MARKET) as shipped:
+        machine = OfferSelection(providers=("runpod",), gpus=("RTX-4090",), tiers=("secure",), gpu_counts=(1,))
+        (known,) = shipped.list_offers(machine)
+    account = Account("runpod")
+    setup(Acme("runpod", [account]))
+    Path("costguard.toml").write_text('[providers.runpod]\n[ledger]\nurl = "sqlite:///ledger.db"\n')
+    rental = ("--gpu", "RTX-4090", "--hours", "1000", "--provider", "runpod", "--tier", "secure", "--json")
+    before = market.run("admit", *rental, "--name", "one").data["usd"]
+    for usd in ("0.03", "0.002", "0.0001"):
+        account.offers = [replace(known, rate=Rate.parse(usd), observed_on=TODAY, source="runpod")]
+        assert market.refresh().code == 0
+    held = market.run("admit", *rental, "--name", "two")
+    assert float(held.data["usd"]) >= float(before)
+    others = (market.run(*words, "--json") for words in (("quote", *rental[:-1]), ("offers", *rental[:2]), ("prices",)))
+    for ran in (held, *others):
+        assert "7,400 times below $0.74" in ran.out + ran.err

@@ -7,7 +7,7 @@ others. Prices are taken from the shipped snapshot or its refreshed cache. A ref
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from costguard.ledger.market_refresh import refresh_market
 from costguard.providers.ports import InstanceSource, LiveOfferSource
 from costguard.quoting.offer import Offer, OfferListing, OfferSelection
 from costguard.quoting.price_drift import PriceDrift
+from costguard.quoting.price_falls import FallJudge, describe_doubts
 from costguard.services import CommandAnswer
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.listing_validation import describe_failure, may_speak_for
@@ -28,7 +29,7 @@ from costguard.values.checks import find_nearest_names
 from costguard.views.document import Document
 
 if TYPE_CHECKING:  # types and no more: commands that refresh nothing do not pay for it
-    from costguard.services.quote.public_prices import PublicPrices, SourceAnswer
+    from costguard.services.quote.public_prices import KnownPrices, PublicPrices, SourceAnswer
     from costguard.views.price_sources import SourceRow
 
 OFFER_SORTS = ("usd_per_hour", "usd_per_gpu_hour", "age", "provider")
@@ -185,8 +186,11 @@ def answer_live_offers(
         live_offers = LiveOffers(listings={}, failed={"live offers": why})
     else:
         live_offers = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
+        known_offers, known_prices = _load_known_prices(source.path)
+        judge = FallJudge(known_offers, _list_statements(live_offers, None), known_prices.find_lowest, datetime.now(UTC))
+        live_offers = replace(live_offers, listings=judge_listings(live_offers.listings, judge))
     offers, fresh = merge_offers(live_offers, source, selection, sort=sort, limit=limit)
-    warnings = (*notes, *list_live_offer_warnings(live_offers))
+    warnings = (*notes, *list_live_offer_warnings(live_offers), *describe_doubts(offers))
     document = build_offers_document(
         offers, source.describe_file(), drift=drift, today=today, warnings=warnings, live=fresh, every=every
     )
@@ -252,7 +256,8 @@ def answer_prices(*, market: str | None = None, config: str | None = None) -> Co
     """Answer `costguard prices`: the prices in use, and their age. No provider is asked."""
     settings = read_settings(config)
     with MarketReader(choose_market_file(market, settings)) as market_reader:
-        return CommandAnswer(document=_build_prices_document(market_reader, None))
+        document, doubts = _build_prices_document(market_reader, None)
+        return CommandAnswer(document=document, warnings=doubts)
 
 
 def refresh_prices(
@@ -270,6 +275,8 @@ def refresh_prices(
     `only`: providers, None: all. `public`: ask the public sources, too; without a configured provider they alone are asked.
     `sources`: ask these public sources and no account, unless `public` is given, too. `settings`: instead of those of `config`.
     """
+    from costguard.services.quote.public_prices import ask_public_sources, merge_listings
+
     settings = settings or read_settings(config)
     if offline:
         raise InputError("prices can only be refreshed over the network", field="--offline", hint="leave it out")
@@ -279,13 +286,17 @@ def refresh_prices(
     live = ask_configured_providers(settings, only=only) if accounts else LiveOffers(listings={}, failed={})
     target = get_refreshed_market_file()
     base = select_newest_market(MARKET, target)
-    public_prices = _ask_public(settings, base, sources, only) if keyless else None
-    unrecorded = _write_fresh_market(target, base, live, public_prices)
+    offers, known_prices = _load_known_prices(base)
+    public_prices = ask_public_sources(settings, known_prices, names=sources, only=only) if keyless else None
+    listings = merge_listings([live.listings, public_prices.listings if public_prices else {}])
+    statements = _list_statements(live, public_prices)
+    listings = judge_listings(listings, FallJudge(offers, statements, known_prices.find_lowest, datetime.now(UTC)))
+    unrecorded = _write_fresh_market(target, base, live, listings)
     with MarketReader(select_newest_market(MARKET, target)) as market:
-        document = _build_prices_document(market, live if accounts else None, public_prices)
+        document, doubts = _build_prices_document(market, live if accounts else None, public_prices)
     return CommandAnswer(
         document=document,
-        warnings=(*_list_refresh_warnings(live, public_prices, settings), *unrecorded),
+        warnings=(*_list_refresh_warnings(live, public_prices, settings), *doubts, *unrecorded),
         refusal=_explain_refresh(live, public_prices, strict=strict),
     )
 
@@ -306,23 +317,33 @@ def _check_providers(settings: Settings, only: Collection[str] | None, *, keyles
                 raise UnknownNameError("provider", name, field="--provider", nearest=find_nearest_names(name, names), hint=hint)
 
 
-def _ask_public(settings: Settings, base: Path, names: Collection[str] | None, only: Collection[str] | None) -> PublicPrices:
-    from costguard.services.quote.public_prices import KnownPrices, ask_public_sources
+def _load_known_prices(base: Path) -> tuple[tuple[Offer, ...], KnownPrices]:
+    """Return the offers of the market in use, and the ranges of their prices and of those that were shipped."""
+    from costguard.services.quote.public_prices import KnownPrices
 
     with MarketReader(MARKET) as shipped, MarketReader(base) as market:
-        known_prices = KnownPrices(shipped.list_offers(OfferSelection()), market.list_offers(OfferSelection()))
-    return ask_public_sources(settings, known_prices, names=names, only=only)
+        offers = tuple(market.list_offers(OfferSelection()))
+        return offers, KnownPrices(shipped.list_offers(OfferSelection()), offers)
 
 
-def _write_fresh_market(target: Path, base: Path, live: LiveOffers, public: PublicPrices | None) -> tuple[str, ...]:
-    """Write the market file and the history if anything came; return warnings.
+def _list_statements(live: LiveOffers, public: PublicPrices | None) -> Mapping[str, Sequence[Offer]]:
+    """Return what each source states, by provider or address: two public sources at one address are one source."""
+    statements: dict[str, Sequence[Offer]] = {name: listing.offers for name, listing in live.listings.items()}
+    for answer in public.sources if public else ():
+        offers = [offer for listing in answer.listings.values() for offer in listing.offers]
+        statements[answer.endpoint] = [*statements.get(answer.endpoint, ()), *offers]
+    return statements
 
-    Of an account's rows and public ones of the same machine the account's count.
-    """
+
+def judge_listings(listings: Mapping[str, OfferListing], judge: FallJudge) -> Mapping[str, OfferListing]:
+    """Return `listings` with the prices that are to be used: a price that fell far is doubted until it is confirmed."""
+    return {name: replace(one, offers=tuple(map(judge.judge, one.offers))) for name, one in listings.items()}
+
+
+def _write_fresh_market(target: Path, base: Path, live: LiveOffers, listings: Mapping[str, OfferListing]) -> tuple[str, ...]:
+    """Write the market file and the history if anything came; return warnings."""
     from costguard.services.quote.price_history import record_prices
-    from costguard.services.quote.public_prices import merge_listings
 
-    listings = merge_listings([live.listings, public.listings]) if public else live.listings
     if not any(listing.offers for listing in listings.values()):
         return ()
     own = {name for name, listing in live.listings.items() if listing.offers}
@@ -364,17 +385,22 @@ def answer_price_sources(*, config: str | None = None) -> CommandAnswer:
     return CommandAnswer(document=build_price_sources_document(list_source_facts(read_settings(config))))
 
 
-def _build_prices_document(market: MarketReader, live: LiveOffers | None, public: PublicPrices | None = None) -> Document:
+def _build_prices_document(
+    market: MarketReader, live: LiveOffers | None, public: PublicPrices | None = None
+) -> tuple[Document, tuple[str, ...]]:
+    """Return the document, and the warnings about doubted prices that it holds."""
     from costguard.views.market import build_prices_document
 
-    return build_prices_document(
+    doubts = describe_doubts(market.list_fallen_offers())
+    document = build_prices_document(
         market.describe_file(),
         market.summarize_providers(),
         live,
         today=_get_today(),
-        warnings=(*(list_live_offer_warnings(live) if live else ()), *_list_public_warnings(public)),
+        warnings=(*(list_live_offer_warnings(live) if live else ()), *_list_public_warnings(public), *doubts),
         sources=None if public is None else tuple(map(_make_source_row, public.sources)),
     )
+    return document, doubts
 
 
 def _make_source_row(answer: SourceAnswer) -> SourceRow:

@@ -20,6 +20,7 @@ from costguard.errors import InputError, ProviderError, ThrottledError, UnknownN
 from costguard.providers import plugins
 from costguard.providers.ports.price_source import PriceSourceFacts, PublicPriceSource, SelectivePriceSource
 from costguard.quoting.offer import Offer, OfferListing
+from costguard.quoting.price_falls import GLOBAL_REGION
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import open_transport
 from costguard.services.poll.listing_validation import describe_failure
@@ -375,6 +376,11 @@ class KnownPrices:
                 return (*self._ranges[key], number < OWN_KEYS)
         return None
 
+    def find_lowest(self, offer: Offer) -> int | None:
+        """Return the lowest known price of one GPU of what `offer` is; None: nobody sells such a GPU."""
+        price_range = self.find_range(offer)
+        return price_range[0] if price_range else None
+
 
 OWN_KEYS = 2
 
@@ -440,9 +446,6 @@ def _add_uncovered(first: OfferListing, second: OfferListing) -> OfferListing:
     )
 
 
-GLOBAL = "global"
-
-
 def _is_uncovered(covered: Mapping[tuple[str, str], set[str]], offer: Offer) -> bool:
     regions = covered.get((offer.tier, offer.gpu))
-    return regions is None or not (offer.region in regions or GLOBAL in (offer.region, *regions))
+    return regions is None or not (offer.region in regions or GLOBAL_REGION in (offer.region, *regions))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from costguard.errors import InputError
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_drift import AgedPrice, Judgement, PriceDrift, Vintage, age_price, judge_vintage
+from costguard.quoting.price_falls import describe_doubts
 from costguard.quoting.quote import (
     NO_LIMITS,
     NOT_RANKED,
@@ -97,7 +98,10 @@ def build_quote(
         asked=request,
         options=best,
         refused=tuple(refused),
-        warnings=_list_warnings(request, best[0] if best else None, facts),
+        warnings=(
+            *_list_warnings(request, best[0] if best else None, facts),
+            *describe_doubts(option.offer for option in best if option.offer),
+        ),
         advice=_list_advice(request, facts, refused, over) if not options and isinstance(request, Job) else (),
     )
 

@@ -202,6 +202,7 @@ def answer_offers(
 
     `every`: a row for each region of a machine, instead of one row with their range.
     """
+    from costguard.quoting.price_falls import describe_doubts
     from costguard.services.quote import offers as flow
     from costguard.services.quote.quote import select_offers
     from costguard.views.market import build_offers_document
@@ -232,11 +233,12 @@ def answer_offers(
                 every=every,
             )
         shown_offers = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
+    warnings = (*job_input.notes, *describe_doubts(shown_offers))
     document = build_offers_document(
-        shown_offers, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=job_input.notes, every=every
+        shown_offers, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=warnings, every=every
     )
     refusal = None if shown_offers else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
-    return CommandAnswer(document=document, warnings=job_input.notes, refusal=refusal)
+    return CommandAnswer(document=document, warnings=warnings, refusal=refusal)
 
 
 def answer_breakeven(
