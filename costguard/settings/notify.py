@@ -50,6 +50,13 @@ from costguard.values.checks import describe_value, find_nearest_names, require,
 CONSOLE_CHANNEL = "console"
 JOURNAL_SCHEMES = ("syslog", "rsyslog", "journald", "dbus", "gnome", "glib", "kde", "macosx", "windows")
 """Of addresses that write into a log or onto this machine's own screen (Apprise 1.9), where nobody may be."""
+PAGER_PATTERN = re.compile(
+    r"(?:firehydrant|goalerts?|ilert|incidentio|jira|opsgenie|pagerduty|pagertree|signl4|splunk|victorops|squadcast)://|https://"
+    r"(?:(?:alert\.victorops|api\.(?:eu\.)?squadcast|api\.pagertree|connect\.signl4|signals\.firehydrant)\.com"
+    r"|api\.incident\.io|[^/]+/api/v2/generic/incoming\?)",
+    re.IGNORECASE,
+)
+"""Addresses of services that keep incidents (Apprise 2.2), and those of them as the services show them."""
 VARIABLE_PATTERN = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 FILE_PATTERN = re.compile(r"file:(\S.*)")
 SCHEME_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -247,13 +254,20 @@ def is_journal(channel: str) -> bool:
 
     A channel whose address cannot be read now counts as one that reaches a person.
     """
-    if channel == CONSOLE_CHANNEL:
-        return True
+    return channel == CONSOLE_CHANNEL or _read_address(channel).partition("://")[0].lower() in JOURNAL_SCHEMES
+
+
+def is_pager(channel: str) -> bool:
+    """Return whether `channel` keeps incidents open until it is sent their end; False if its address cannot be read now."""
+    return PAGER_PATTERN.match(_read_address(channel)) is not None
+
+
+def _read_address(channel: str) -> str:
+    """Return the address of `channel`; "" if it cannot be read."""
     try:
-        address = resolve_address(channel, "notify.route.to")
+        return resolve_address(channel, "notify.route.to")
     except InputError:
-        return False
-    return address.partition("://")[0].lower() in JOURNAL_SCHEMES
+        return ""
 
 
 def read_channel(text: str, field: str) -> str:

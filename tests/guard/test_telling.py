@@ -156,6 +156,21 @@ def test_a_warning_waits_for_no_other_message() -> None:
     assert line.reasons(MINUTE, [notice("a", severity=INFO), notice("b")]) == ["first"]
 
 
+def test_an_end_that_people_are_not_told_is_sent_to_pagers_alone() -> None:
+    """Its stop is announced, and that it was done is told under another topic; an event stays open, as nobody knows its end."""
+    line = Line(AlertRoute(name="all", channels=("slack", "pager"), pagers=("pager",), group_by=()))
+    due = notice(ahead=True, due=START + 15 * MINUTE)
+    act = notice(topic="act:stop", severity=INFO, what="stopped")
+    event = notice("aws/1111/us-east-1/i-2", topic="act:stop", severity=PAGE, what="STOP NOT CONFIRMED", once=True)
+    line.run(0 * MINUTE, [due])
+    line.run(16 * MINUTE, [act, event])
+    ends = line.run(19 * MINUTE, [act]) + line.run(22 * MINUTE, [])
+    assert [(one.channel, one.why_now, one.notices[0].topic, one.notices[0].is_over) for one in ends] == [
+        ("pager", "resolved", "policy:idle-gpu", True)
+    ]
+    assert [one.notices[0].is_over for one in line.sent[:4]] == [False] * 4
+
+
 def test_a_snooze_is_quiet_and_the_next_message_says_that_it_ended() -> None:
     line = Line()
     line.run(0 * MINUTE, [notice()])

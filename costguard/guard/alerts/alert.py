@@ -24,18 +24,8 @@ from costguard.values.text_format import RATE_PLACES, format_command, format_len
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
-FIRST, NEW_IN_GROUP, ESCALATED, WITHDRAWN, REPEAT_DUE, RESOLVED, SNOOZE_ENDED, DUE, LATE, ASKED = (
-    "first",
-    "new_in_group",
-    "escalated",
-    "withdrawn",
-    "repeat_due",
-    "resolved",
-    "snooze_ended",
-    "due",
-    "late",
-    "asked",
-)
+FIRST, NEW_IN_GROUP, ESCALATED, WITHDRAWN, REPEAT_DUE = "first", "new_in_group", "escalated", "withdrawn", "repeat_due"
+RESOLVED, SNOOZE_ENDED, DUE, LATE, ASKED = "resolved", "snooze_ended", "due", "late", "asked"
 NOTIFY_REASONS = {
     FIRST: "it is new",
     NEW_IN_GROUP: "another item was added",
@@ -65,7 +55,7 @@ class Alert:
     period counts from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may
     have been announced has a lasting hold. `ask`: the act that it asks about, stop or terminate; "" for no question.
     `links`: (label, URL), added when it is sent. `owners`: whose routes carry it as well. `undelivered`: no channel confirmed
-    the announcement yet, so `due` is the earliest time.
+    the announcement yet, so `due` is the earliest time. `is_over`: it tells that the alert ended.
     """
 
     topic: str
@@ -88,6 +78,7 @@ class Alert:
     owners: tuple[str, ...] = ()
     undelivered: bool = False
     condition: str = ""
+    is_over: bool = False
 
     def __post_init__(self) -> None:
         require_one_of(self.severity, SEVERITIES, "notice.severity")
@@ -114,7 +105,7 @@ class Notification:
     `id`: the same for every attempt. `told_at`: `at` formatted in the recipients' zone; "" in UTC. `audit`: the head of the
     audit log when it was written ("1234:9f86d081884c7d65"), "" if it was not written. `letter`: paragraphs of lines in place of
     alerts. `days`: for how long it is worth a retry. `accepted`: (recipient, number) of what earlier tries delivered;
-    `refused`: recipients that no retry can reach (`part_delivery`).
+    `refused`: recipients that no retry can reach (`part_delivery`). `route`: the name of its route; "" for a report.
     """
 
     id: str
@@ -131,6 +122,7 @@ class Notification:
     days: int = 1
     accepted: tuple[tuple[str, int], ...] = ()
     refused: tuple[str, ...] = ()
+    route: str = ""
 
     def __post_init__(self) -> None:
         require(self.days >= 1, "message.days", "must be at least 1", "state how long it stays relevant")
@@ -173,7 +165,7 @@ class AlertRoute:
     `group_by`: of GROUP_BY_FIELDS; () groups all alerts of a run. `repeat`: intervals after the first message, of which the
     last recurs; () never repeats. `owners`, `topics`: None for any, () for none; a topic may end in a star (`policy:idle-*`).
     `audience`: of AUDIENCES, None for all. An alert for everybody, or for a recipient that no route serves, goes to every
-    route.
+    route. `pagers`: its channels that keep an incident open until they are sent its end.
     """
 
     name: str
@@ -184,6 +176,7 @@ class AlertRoute:
     owners: tuple[str, ...] | None = None
     topics: tuple[str, ...] | None = None
     audience: tuple[str, ...] | None = None
+    pagers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_one_of(self.min_severity, SEVERITIES, "notify.route.min_severity")

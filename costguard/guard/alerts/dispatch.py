@@ -65,11 +65,15 @@ AlertKey = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RoutedAlert:
-    """One alert on one route with its state. `why`: the reason to notify now, "" for none."""
+    """One alert on one route with its state. `why`: the reason to notify now, "" for none.
+
+    `ends_incident`: it ends, which only pagers are told.
+    """
 
     notice: Alert
     told: AlertState
     why: str
+    ends_incident: bool = False
 
 
 def dispatch_alerts(
@@ -104,6 +108,9 @@ def dispatch_alerts(
             due = _select_due(members, now, most_per_hour)
             if due:
                 messages += _build_notifications(route, group, due, members, now)
+            ends = [replace(one, why=RESOLVED) for one in members if one.ends_incident]
+            if ends and route.pagers:
+                messages += _build_notifications(replace(route, channels=route.pagers), (*group, "end"), ends, (), now)
             told_now = {id(one) for one in due}
             new_states += [_advance_state(one, now, is_sent=id(one) in told_now) for one in members]
     messages = [replace(one, told_at=format_local_time(now, zone)) for one in messages]
@@ -257,7 +264,8 @@ def _resolve_alert(state: AlertState, now: datetime, snoozes: Sequence[Override]
         return _RoutedAlert(notice=notice, told=state, why="")
     mild = (state.severity == INFO or state.once or quiet) and state.times > 0
     if mild or state.snoozed or _is_snoozed(notice, snoozes):
-        return _RoutedAlert(notice=notice, told=replace(state, over=True, snoozed=False), why="")
+        ends = state.times > 0 and not state.once  # of an event nobody knows when it is dealt with
+        return _RoutedAlert(notice=notice, told=replace(state, over=True, snoozed=False), why="", ends_incident=ends)
     return _RoutedAlert(notice=notice, told=state, why=RESOLVED)
 
 
@@ -317,7 +325,7 @@ def _build_notifications(
     severity = max((WARNING if one.why == RESOLVED else one.notice.severity for one in due), key=SEVERITIES.index)
     if reasons == {RESOLVED}:
         severity = INFO
-    notices = tuple(one.notice for one in ordered)
+    notices = tuple(replace(one.notice, is_over=one.why == RESOLVED) for one in ordered)
     size = ALERTS_SHOWN if any(one.ahead for one in notices) else len(notices)
     parts = [notices[start : start + size] for start in range(0, len(notices), size)]
     return [
@@ -329,6 +337,7 @@ def _build_notifications(
             title=_build_title(part),
             notices=part,
             at=now,
+            route=route.name,
         )
         for channel in route.channels
         for number, part in enumerate(parts)
@@ -356,9 +365,11 @@ def _refresh_alert(old: Alert, new: Alert | None) -> Alert:
     """Return what holds now in the place of `old`; an announcement that no longer holds says so, and announces nothing."""
     if not old.facts or old.once:  # the end of an alert, or an event
         return old
-    if new is not None or old.facts == _OVER:
-        return new or old
-    return replace(old, what=f"{RESOLVED_MARK}{old.condition_name}", facts=_OVER, ahead=False, due=None)
+    if new is not None:
+        return replace(new, is_over=old.is_over and new.severity == INFO)
+    if old.facts == _OVER:
+        return old
+    return replace(old, what=f"{RESOLVED_MARK}{old.condition_name}", facts=_OVER, ahead=False, due=None, is_over=True)
 
 
 def _advance_state(one: _RoutedAlert, now: datetime, *, is_sent: bool) -> AlertState:

@@ -23,6 +23,7 @@ class PartDelivery:
     `recipient`: a mail address, or "recipient 2 of 3 (9f86d081)" (a hash: addresses of chats hold secrets); "" for a channel's
     only one. `alerts`: the numbers of what stood in the part whole. `sent`: it was accepted; else `why` not, and `again`
     whether a retry may help. `status`: of HTTP or SMTP; None: no answer. `retry_after`: the wait that a service asks for.
+    `answer`: the text of the answer, without secrets. `is_cut`: the part was accepted without its end.
     """
 
     recipient: str = ""
@@ -32,6 +33,8 @@ class PartDelivery:
     again: bool = True
     status: int | None = None
     retry_after: timedelta | None = None
+    answer: str = ""
+    is_cut: bool = False
 
     @property
     def is_refused(self) -> bool:

@@ -10,13 +10,12 @@ are taken from the answers that `requests` got.
 
 Most of its services use `requests`, which by default takes proxies, authorities and passwords from the environment
 (HTTPS_PROXY, REQUESTS_CA_BUNDLE, ~/.netrc). Here they come only from the settings (class `Stated`). Mail addresses are parsed
-by Apprise, and `mail` sends them. Services with other protocols (MQTT, XMPP) verify certificates with Apprise's or the system's
-authorities.
+by Apprise, and `mail` sends them; `pagers` makes incidents. Services with other protocols (MQTT, XMPP) verify certificates with
+Apprise's or the system's authorities.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,14 +29,15 @@ from typing import TYPE_CHECKING, Any, cast
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
 from costguard.guard.alerts.part_delivery import PartDelivery, list_missing
 from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
-from costguard.notifiers.chat import mail
+from costguard.notifiers.chat import mail, pagers
+from costguard.notifiers.chat.addresses import disable_loggers
+from costguard.notifiers.chat.answers import NO_REQUEST, describe_answer, is_cut, is_refusal, is_unsent
 from costguard.notifiers.chat.parts import PartSending, deliver_parts
 from costguard.values.text_format import encode_chat
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
     from apprise import AppriseAsset, NotifyBase
 
-NOISY_LOGGERS = ("apprise", "urllib3", "urllib3.connectionpool", "requests", "httpx", "httpcore", "paho", "slixmpp")
 APPRISE_KINDS = {INFO: "info", WARNING: "warning", PAGE: "failure"}
 UNVERIFIED = "its address has verify=no, but certificates are always checked: set your authority in [network] ca_file"
 LOOPBACK_URLS = tuple(f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "[::1]"))
@@ -67,8 +67,7 @@ def notify(message: Notification, channel: Channel) -> DeliveryResult:
     scheme = channel.address.partition("://")[0].lower()
     if scheme in LOCAL_SCHEMES:
         return DeliveryResult(sent=False, why=f"{scheme}:// shows messages on this machine: use the console", again=False)
-    for name in NOISY_LOGGERS:
-        logging.getLogger(name).disabled = True
+    disable_loggers()
     if not find_spec("apprise"):
         return DeliveryResult(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
     try:
@@ -99,7 +98,7 @@ def _parse_address(address: str) -> dict[str, Any]:
     plugins: Any = apprise.plugins  # it says no types
     parts: dict[str, Any] | None = plugins.url_to_dict(address, secure_logging=True)
     if not parts:
-        raise _UnusableAddressError("Apprise does not know this kind of address")
+        raise _UnusableAddressError("Apprise does not know such an address, or a part of it is missing")
     return parts
 
 
@@ -134,8 +133,14 @@ def _list_recipients(addresses: str) -> list[tuple[str, dict[str, Any]]]:
 def _list_sendings(message: Notification, channel: Channel) -> Iterator[PartSending]:
     for recipient, parts in _list_recipients(channel.address):
         numbers = list_missing(message, recipient)
-        if numbers:
-            service = _open_service(parts, channel)
+        if not numbers:
+            continue
+        service = _open_service(parts, channel)
+        if pagers.has_incidents(service) and message.notices:
+            for number in numbers:
+                event = pagers.build_event(message, message.notices[number])
+                yield PartSending(recipient=recipient, send=partial(_send_part, service, event, channel, recipient, (number,)))
+        else:
             yield PartSending(recipient=recipient, send=partial(_send_part, service, message, channel, recipient, numbers))
 
 
@@ -207,7 +212,7 @@ def _open_service(parts: dict[str, Any], channel: Channel) -> NotifyBase:
 
     service = apprise.Apprise.instantiate(parts, asset=_build_asset(channel), suppress_exceptions=True)
     if service is None:
-        raise _UnusableAddressError("Apprise does not know this kind of address")
+        raise _UnusableAddressError("Apprise does not know such an address, or a part of it is missing")
     if not service.verify_certificate:
         raise _UnusableAddressError(UNVERIFIED)
     service.redirects = False  # whatever its address says
@@ -229,25 +234,26 @@ def _send_part(
     for one in message.enclosures if service.attachment_support else ():
         files.add(in_memory(content=unpack_enclosure(one), name=one.name, mimetype=one.media))
     now = None if channel.address.partition("://")[0].lower() in MAIL_SERVICES else channel.clock.now()
+    title, body = format_title(message, encode_chat, now), format_body(message, encode_chat, now)
     part = partial(PartDelivery, recipient=recipient, alerts=numbers)
     answers: list[Any] = []
     try:
         with _use_proxy(channel.proxy, answers):
-            sent = room.notify(
-                title=format_title(message, encode_chat, now),
-                body=format_body(message, encode_chat, now),
-                notify_type=APPRISE_KINDS[message.severity],
-                body_format="text",
-                attach=files or None,
-            )
+            is_over = pagers.has_incidents(service) and pagers.set_incident(service, message)
+            sent = pagers.close_alert(service, message, f"{title}\n{body}") if is_over else None
+            if sent is None:
+                kind = "success" if is_over else APPRISE_KINDS[message.severity]
+                sent = bool(room.notify(title=title, body=body, notify_type=kind, body_format="text", attach=files or None))
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
         return part(sent=False, why=f"the service failed ({type(broken).__name__})")
-    status = answers[-1].status_code if answers else None
-    if sent:
-        return part(sent=True, status=status)
-    why = "the service did not accept it" + (f" ({status})" if status is not None else "")
+    if sent and is_unsent(service, answers):
+        return part(sent=False, why=NO_REQUEST, again=False)
+    status, answer = answers[-1].status_code if answers else None, describe_answer(answers, channel.address)
+    part = partial(part, status=status, answer=answer)
+    if sent and not is_refusal(service, answers):
+        return part(sent=True, is_cut=is_cut(body, answers))
     wait = _read_retry_after(answers[-1], channel.clock.now()) if answers else None
-    return part(sent=False, why=why, status=status, retry_after=wait)
+    return part(sent=False, why="the service did not accept it" + (f" ({answer})" if answer else ""), retry_after=wait)
 
 
 def _read_retry_after(answer: Any, now: datetime) -> timedelta | None:  # noqa: ANN401 - requests says no types

@@ -29,7 +29,7 @@ from costguard.services.guarding.ask_links import build_linker, format_channel_n
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.ports import Notifier
 from costguard.settings import Settings, expand_path
-from costguard.settings.notify import CONSOLE_CHANNEL, resolve_address
+from costguard.settings.notify import CONSOLE_CHANNEL, is_pager, resolve_address
 from costguard.system.clock import Clock, read_monotonic
 from costguard.values.checks import require
 
@@ -170,8 +170,9 @@ DEFAULT_ROUTE = AlertRoute(name=CONSOLE_CHANNEL, channels=(CONSOLE_CHANNEL,), mi
 
 
 def list_routes(settings: Settings) -> tuple[AlertRoute, ...]:
-    """Return the routes of the settings, or the console."""
-    return settings.routes or (DEFAULT_ROUTE,)
+    """Return the routes of the settings, with the pagers among their channels, or the console."""
+    routes = settings.routes or (DEFAULT_ROUTE,)
+    return tuple(replace(route, pagers=tuple(filter(is_pager, route.channels))) for route in routes)
 
 
 def open_notifiers(settings: Settings, clock: Clock) -> dict[str, Notifier]:
@@ -204,14 +205,28 @@ def open_notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
     if kind == CONSOLE_CHANNEL:
         return open_console(clock)
     person = name.removeprefix(MAIL_PREFIX) if name.startswith(MAIL_PREFIX) else ""
-    address = _read_mail_address(settings) if person else resolve_address(name, "notify.route.to")
-    secret = resolve_address(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == WEBHOOK else ""
-    ca_file = expand_path(settings.network.ca_file) if settings.network.ca_file else None
-    proxy = settings.network.proxy if kind == CHAT else None
     channel = Channel(
-        name=format_channel_name(name), clock=clock, address=address, secret=secret, ca_file=ca_file, proxy=proxy, person=person
+        name=format_channel_name(name),
+        clock=clock,
+        address=_read_mail_address(settings) if person else resolve_address(name, "notify.route.to"),
+        secret=resolve_address(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == WEBHOOK else "",
+        ca_file=expand_path(settings.network.ca_file) if settings.network.ca_file else None,
+        proxy=settings.network.proxy,
+        person=person,
     )
-    return partial(plugins.load_notifier(kind), channel=channel)
+    return partial(_notify_shown_address if kind == WEBHOOK else plugins.load_notifier(kind), channel=channel)
+
+
+def _notify_shown_address(message: Notification, channel: Channel) -> DeliveryResult:
+    """Send to an http(s) address: of a service, as that shows it, or of a webhook, which no proxy is used for."""
+    from costguard.notifiers.chat.addresses import translate_address
+
+    try:
+        address = translate_address(channel.address)
+    except InputError as refusal:
+        return DeliveryResult(sent=False, why=f"{refusal.what}: {refusal.hint}", again=False)
+    kind = CHAT if address else WEBHOOK
+    return plugins.load_notifier(kind)(message, channel=replace(channel, address=address or channel.address))
 
 
 def find_channel_kind(name: str) -> str:
