@@ -288,8 +288,8 @@ def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
     """
     hold = _find_hold(ask, hold_id)
     if hold is None:
-        named = select(HoldRow).where(col(HoldRow.id).endswith(f"/{hold_id}", autoescape=True)).order_by(col(HoldRow.id))
-        holds = [_decode_hold(row) for row in ask(named)]
+        same_id = select(HoldRow).where(col(HoldRow.id).endswith(f"/{hold_id}", autoescape=True)).order_by(col(HoldRow.id))
+        holds = [_decode_hold(row) for row in ask(same_id)]
         require(bool(holds), f"hold {hold_id}", "is not a hold of this ledger", "costguard status lists the open ones")
         one_of = " or ".join(one.key for one in holds)
         require(len(holds) == 1, f"hold {hold_id}", "is the id of holds of several tokens", f"write {one_of}")

@@ -38,13 +38,11 @@ GPU_LABELS = (
 """Of a node selector: the labels of NVIDIA's and AMD's GPU operators, of GKE and of Karpenter (2026-11)."""
 GPU_SUFFIX = re.compile(r"-(?:SHARED|MIG-.*|podslice|slice|device)$")
 """Of a label's value: how the GPU is shared, or the TPU is connected."""
-NODE_GROUP, NODE_USER = "system:nodes", "system:node:"
 FINISHED = ("Succeeded", "Failed")
 HOURS, GPU, OWNER, HOLD_PREFIX = "costguard/hours", "costguard/gpu", "costguard/owner", "k8s-"
 """Annotations of a pod: how long it runs at most, what GPU it gets, whose it is."""
 HOURS_DEFAULT = "24"
-DRY_RUN_S, DIGITS_MAX = 60, 6
-REASON_CHARS_MAX = 1000
+DRY_RUN_S, DIGITS_MAX, REASON_CHARS_MAX = 60, 6, 1000
 HEAD_END = re.compile(rb'"(?:userInfo|object|oldObject|options)"\s*:')
 UID = re.compile(rb'"request"\s*:\s*\{.*?"uid"\s*:\s*"([A-Za-z0-9-]{1,64})"', re.DOTALL)
 OPERATION = re.compile(rb'"operation"\s*:\s*"(CREATE|UPDATE|DELETE|CONNECT)"')
@@ -159,7 +157,6 @@ def _decide(request: Mapping[str, Any], client: AdmissionClient, environ: Mappin
     """Return whether the request is allowed, why not, and what kubectl is to show."""
     if request.get("operation") == "DELETE":
         _end_hold(request, client)
-        return True, "", []
     if request.get("operation") != "CREATE":
         return True, "", []
     try:
@@ -202,7 +199,7 @@ def is_gone(request: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     if (request.get("options") or {}).get("gracePeriodSeconds") != 0 or not meta.get("deletionTimestamp"):
         return False
     user = request.get("userInfo") or {}
-    is_kubelet = user.get("username") == f"{NODE_USER}{node}" and NODE_GROUP in (user.get("groups") or ())
+    is_kubelet = user.get("username") == f"system:node:{node}" and "system:nodes" in (user.get("groups") or ())
     return is_kubelet or not node or str(meta["deletionTimestamp"]) < time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 

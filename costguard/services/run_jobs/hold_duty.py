@@ -71,9 +71,9 @@ class HoldDuty:
         for hold in holds:
             if any(name == hold.id and _may_be_of(hold, key) for name, key in hold_labels):
                 self._seen[hold.key] = now
-        named = Counter(hold.id for hold in holds)
+        ids = Counter(hold.id for hold in holds)
         ended = (hold for hold in holds if hold.key in self._seen and now - self._seen[hold.key] >= GONE_FOR)
-        return [hold for hold in ended if named[hold.id] == 1]
+        return [hold for hold in ended if ids[hold.id] == 1]
 
 
 def _may_be_of(hold: Hold, key: ResourceKey) -> bool:
