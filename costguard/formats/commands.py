@@ -14,7 +14,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from costguard.formats import llamafactory, training_arguments, trl
 from costguard.formats.loading import ConfigFile
@@ -24,10 +24,6 @@ from costguard.formats.reading import ConfigDraft
 CONTINUED = re.compile(r"\\\n\s*")
 COMMENT = re.compile(r"^[ \t]*#(?!SBATCH).*\n?", re.MULTILINE)
 """A line of comment, which a backslash at its end does not continue."""
-WRITTEN = re.compile(
-    r"^([^\n#]*\b(?:cat|tee)\b[^\n]*)<<-?[ \t]*([\"']?)(\w+)\2([^\n]*)\n.*?^\s*\3[ \t]*$", re.DOTALL | re.MULTILINE
-)
-"""A file that the script writes: its text is no command of the script."""
 PLAIN = r"[\w./:,@%+-]"
 SET = re.compile(
     rf"^(?:export[ \t]+)?([A-Za-z_]\w*)=(\"(?:{PLAIN}| )*\"|'(?:{PLAIN}| )*'|{PLAIN}+)[ \t]*(?:#.*)?$", re.ASCII | re.MULTILINE
@@ -37,13 +33,20 @@ ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=", re.ASCII)
 CHANGING = re.compile(r"(?:^|[;&|(]|\bdo|\bthen|\bwhile)\s*(?:for|read|getopts|select|mapfile|unset)\b")
 """A line that may give a variable another value."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))", re.ASCII)
-WRITES = re.compile(r"\b(?:cat|tee)\b[^<]*<<-?[ \t]*([\"']?)(\w+)\1")
-"""The start of a file that the script writes, and the word that ends it."""
+WRITES, END_WORD = re.compile(r"\b(?:cat|tee)\b"), re.compile(r"-?[ \t]*([\"']?)(\w+)\1")
+"""The start of a file that the script writes, before `<<`, and the word that ends it, behind."""
+LONGEST_LINE = 10_000
+"""Characters of a command: `shlex` takes a time in proportion to the square of a word's length."""
+LONGEST_VALUE, LONGEST_EXPANDED = 300, 400_000
+"""Characters of a variable that is replaced, and of the script with all replaced."""
 OPERATOR = re.compile(r"^(?:\|\|?|&&?|;|<|[0-9&]?>>?(?:&[0-9])?|[0-9&]?>>?[\w./$-].*)$")
 """A word that ends a command's arguments."""
 CONFIG_NAME = re.compile(r"^[^-$`*?{}][^$`*?{}]*\.(?:ya?ml|json|toml)$")
+CONFIGS_MOST = 8
+"""Configs of a script that are read."""
 MARKS = frozenset(("model_name_or_path", "per_device_train_batch_size"))
 """Arguments that only a command with the Trainer's arguments has; those of another script mean what that script says."""
+VALUES_MOST = 100
 LISTS = ("lora_target_modules",)
 """Arguments that take several words."""
 FLAGS_WORTH = frozenset(
@@ -81,7 +84,8 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
     `read`: arguments that were read already.
     """
     text = expand_variables(text)
-    commands = [arguments for arguments in map(_read_arguments, _list_commands(text)) if MARKS & arguments.keys()]
+    words_of_commands = list(_list_commands(text))
+    commands = [arguments for arguments in map(_read_arguments, words_of_commands) if MARKS & arguments.keys()]
     if len(commands) > 1:
         draft.leave(key, f"{len(commands)} training commands: state the job by its config or by flags")
     elif commands:
@@ -102,10 +106,10 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
             if not any(fnmatchcase(name, pattern) for pattern in HARMLESS):
                 draft.leave(f"--{name}", "of the command")
     else:
-        launched = {name for words in _list_commands(text) if _is_launched(words) for name in _read_arguments(words)}
+        launched = {name for words in words_of_commands if _is_launched(words) for name in _read_arguments(words)}
         for name in sorted(launched & FLAGS_WORTH - set(read)):
             draft.leave(f"--{name}", "of a script whose other arguments are its own")
-    for name in _list_config_names(text):
+    for name in _list_config_names(words_of_commands):
         _read_config(draft, name, key, folder)
 
 
@@ -114,7 +118,11 @@ def expand_variables(text: str) -> str:
     text = "".join(_drop_written_files(text.splitlines(keepends=True)))
     assigned = Counter(ASSIGNED.findall(text))
     changed = {word for line in text.splitlines() if CHANGING.search(line) for word in re.findall(r"\w+", line)}
-    values = {name: value.strip("\"'") for name, value in SET.findall(text) if assigned[name] == 1 and name not in changed}
+    once = {name: value.strip("\"'") for name, value in SET.findall(text) if assigned[name] == 1 and name not in changed}
+    values = {name: value for name, value in once.items() if len(value) <= LONGEST_VALUE}
+    longer = sum(len(values.get(match[1] or match[2], "")) for match in VARIABLE.finditer(text))
+    if len(text) + longer > LONGEST_EXPANDED:
+        return text
     return VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), text)
 
 
@@ -123,8 +131,9 @@ def _drop_written_files(lines: Iterable[str]) -> Iterator[str]:
     end: str | None = None
     for line in lines:
         if end is None:
-            start = WRITES.search(line) if "<<" in line else None
-            end = start[2] if start else None
+            start, _, rest = line.partition("<<")
+            end_word = END_WORD.match(rest) if WRITES.search(start) else None
+            end = end_word[2] if end_word else None
             yield line
         elif line.strip() == end:
             end = None
@@ -134,14 +143,12 @@ def _list_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command, up to a pipe or redirection; a line that is no plain command is passed by."""
     for line in CONTINUED.sub(" ", COMMENT.sub("", text)).splitlines():
         try:
-            words = shlex.split(line, comments=True)
+            words = shlex.split(line, comments=True) if len(line) <= LONGEST_LINE else []
         except ValueError:
             continue
-        while words:
-            end = next((place for place, word in enumerate(words) if OPERATOR.match(word)), len(words))
-            if end:
-                yield words[:end]
-            words = words[end + 1 :]
+        for is_operator, command in groupby(words, lambda word: bool(OPERATOR.match(word))):
+            if not is_operator:
+                yield list(command)
 
 
 def _read_arguments(words: list[str]) -> dict[str, object]:
@@ -151,7 +158,7 @@ def _read_arguments(words: list[str]) -> dict[str, object]:
         if not word.startswith("--") or len(word) == len("--"):
             continue
         name, equals, value = word[2:].partition("=")
-        following = list(takewhile(lambda one: not one.startswith("-"), words[index + 1 :]))
+        following = list(takewhile(lambda one: not one.startswith("-"), words[index + 1 : index + 1 + VALUES_MOST]))
         several = following if name.replace("-", "_") in LISTS else following[:1]
         arguments[name.replace("-", "_")] = value if equals else ",".join(several) or True
     return arguments
@@ -162,15 +169,15 @@ def _is_launched(words: list[str]) -> bool:
     return any(word.rpartition("/")[2] in ("torchrun", "deepspeed", "accelerate") for word in words)
 
 
-def _list_config_names(text: str) -> list[str]:
+def _list_config_names(commands: list[list[str]]) -> list[str]:
     """Return the literal names of configs in the commands that start a training, in their order."""
     starts = ("axolotl", "llamafactory-cli", "accelerate", "tune", "litgpt", "torchrun", "deepspeed", "trl")
     names: dict[str, None] = {}
-    for words in _list_commands(text):
+    for words in commands:
         if any(word.rpartition("/")[2] in starts or word.startswith(("axolotl.", "torchtitan.")) for word in words):
             values = [word.rpartition("=")[2] if word.startswith("--") else word for word in words]
             names |= dict.fromkeys(value for value in values if CONFIG_NAME.match(value))
-    return list(names)
+    return list(names)[:CONFIGS_MOST]
 
 
 def _read_config(draft: ConfigDraft, name: str, key: str, folder: str) -> None:

@@ -16,16 +16,15 @@ COMPUTED = "${computed}"
 """Stands for a value that only the program knows; `ConfigDraft` takes it for a template."""
 MODULES = frozenset(("modal", "ray", "accelerators"))
 """Modules whose attributes are names of GPUs; an attribute of anything else is computed."""
-MOST_CHARACTERS = 400_000
-"""Python's parser needs a multiple of the text in memory; no published script or notebook has a tenth of it."""
+LARGEST = 10**15
+"""Of a product or a sum: anything beyond is no count, and no time in seconds."""
 
 
 class PythonSource:
     """The calls of a source and their literal arguments."""
 
     def __init__(self, file: ConfigFile) -> None:
-        if len(file.text) > MOST_CHARACTERS:
-            raise InputError("is too long for a training script", field=str(file.path), hint="name the script that trains")
+        self._values: dict[int, object] = {}
         try:
             self._tree = ast.parse(file.text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as broken:
@@ -34,6 +33,7 @@ class PythonSource:
                 f"is not valid Python: {why}", field=str(file.path), hint="python -m py_compile shows the line"
             ) from None
         self._constants = self._find_constants()
+        self._values.clear()  # names in them were not known yet
 
     def list_calls(self, *names: str) -> Iterator[dict[str, object]]:
         """Yield the arguments of each call of a function with one of `names` as its last part, positions by `0`, `1` ..."""
@@ -61,7 +61,12 @@ class PythonSource:
         return arguments
 
     def read_value(self, node: ast.expr) -> object:
-        """Return the literal that `node` is; COMPUTED if it is none."""
+        """Return the literal that `node` is; COMPUTED if it is none. Calls in calls are read once, not once a level."""
+        if id(node) not in self._values:
+            self._values[id(node)] = self._read_node(node)
+        return self._values[id(node)]
+
+    def _read_node(self, node: ast.expr) -> object:
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -82,8 +87,8 @@ class PythonSource:
             return COMPUTED if COMPUTED in parts else "".join(parts)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
             left, right = self.read_value(node.left), self.read_value(node.right)
-            if isinstance(left, int | float) and isinstance(right, int | float):
-                return left * right if isinstance(node.op, ast.Mult) else left + right
+            if all(isinstance(one, int | float) and -LARGEST <= one <= LARGEST for one in (left, right)):
+                return left * right if isinstance(node.op, ast.Mult) else left + right  # type: ignore[operator]  # numbers
         return COMPUTED
 
     def _read_part(self, node: ast.expr) -> str:
@@ -109,6 +114,8 @@ class PythonSource:
 
 def get_name(node: ast.expr) -> str:
     """Return the dotted name of a function or attribute; "" if it has none."""
-    if isinstance(node, ast.Attribute):
-        return f"{get_name(node.value)}.{node.attr}".lstrip(".")
-    return node.id if isinstance(node, ast.Name) else ""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join((*([node.id] if isinstance(node, ast.Name) else []), *reversed(parts)))

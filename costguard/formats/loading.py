@@ -4,7 +4,8 @@ YAML is read by PyYAML's safe loader, so a tag such as `!!python/object` is refu
 tree, of which only literals are looked at; `training_args.bin` is a pickle, which runs code when it is loaded, and is refused.
 
 Example of a bound: nine lines of YAML in which each repeats the line before ten times ("billion laughs") stand for a billion
-values. They are counted as they would be expanded, and refused at `MOST_NODES`.
+values. They are counted as they would be expanded, and refused at `MOST_NODES`. The CI of a stranger's pull request reads with
+these bounds, so each takes a time in proportion to the file's size (decision 0126).
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from typing import Any, cast
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.settings.files import parse_table, read_text
 
-MOST_NODES = 100_000
+MOST_NODES = 20_000
 """Values of a file, each alias counted as what it stands for. The largest published config read so far has 400."""
+LONGEST_SCRIPT = 200_000
+"""Characters of Python or shell: parsers need a multiple of them. No published script or notebook has a fifth of it."""
+LONGEST_NUMBER = 300
+"""Characters of a number in YAML: `1:1:1 ...` to the base of 60 takes quadratic time, and 0xfff... has no limit of its own."""
 DEEPEST = 60
 """Levels of nesting; published configs have at most 8."""
 DOCUMENTS_MOST = 50
 
 YAML, TOML, JSON, PYTHON, SHELL = "yaml", "toml", "json", "python", "shell"
+NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 POWER_PATTERN = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")  # a text to YAML 1.1, which wants a dot and a sign
 PICKLES = (".bin", ".pt", ".pth", ".pkl")
 
@@ -77,12 +83,13 @@ def load_config_file(path: Path, text: str = "") -> ConfigFile:
     text = text or read_text(path)
     if ending in (".toml", ".json"):
         return build_table_file(parse_table(text, path), text, path)
-    if ending in (".py", ".ipynb"):
-        return ConfigFile(path=path, kind=PYTHON, documents=(), text=_join_cells(text, path) if ending == ".ipynb" else text)
     if ending in (".yaml", ".yml"):
         documents, repeated = _parse_yaml(text, path)
         return ConfigFile(path=path, kind=YAML, documents=documents, text=text, repeated=repeated)
-    return ConfigFile(path=path, kind=SHELL, documents=(), text=text)
+    text = _join_cells(text, path) if ending == ".ipynb" else text
+    if len(text) > LONGEST_SCRIPT:
+        raise InputError("is too long for a training script", field=str(path), hint="name the script that trains")
+    return ConfigFile(path=path, kind=PYTHON if ending in (".py", ".ipynb") else SHELL, documents=(), text=text)
 
 
 def load_yaml_job(file: ConfigFile) -> Mapping[str, object]:
@@ -137,7 +144,9 @@ def _list_inner(value: object) -> Iterator[object]:
 
 
 def _refuse_size(path: Path) -> InputError:
-    what = f"holds more than {MOST_NODES:,} values, or more than {DEEPEST} levels of them"
+    what = (
+        f"holds more than {MOST_NODES:,} values or {DEEPEST} levels of them, or a number of more than {LONGEST_NUMBER} digits"
+    )
     return InputError(what, field=str(path), hint="name a training config or a launch file")
 
 
@@ -216,9 +225,15 @@ def _check_events(events: Iterator[Any], path: Path) -> dict[str, int]:
                 sizes[node.anchor] = total - node.before
         elif kind == "ScalarEvent":
             total += 1
-        if total > MOST_NODES or len(open_nodes) > DEEPEST:
+        if total > MOST_NODES or len(open_nodes) > DEEPEST or _is_long_number(event):
             raise _refuse_size(path)
     return repeated
+
+
+def _is_long_number(event: Any) -> bool:  # noqa: ANN401 - PyYAML has no types
+    if len(getattr(event, "value", "")) <= LONGEST_NUMBER:
+        return False
+    return event.tag in NUMBER_TAGS or (event.tag is None and event.implicit[0] and event.value[0] in "+-.0123456789")
 
 
 def _refuse_yaml(broken: Any, text: str, path: Path) -> InputError:  # noqa: ANN401 - PyYAML has no types

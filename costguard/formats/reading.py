@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from itertools import accumulate
 from pathlib import Path
 
 from costguard.errors import InputError, shorten, to_one_line
@@ -27,6 +28,8 @@ FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 NAMED_MOST = 14
 """Keys that one message names; the rest are counted."""
 MOST_MACHINES = 1_000_000
+LONGEST_TEXT = 4096
+"""Characters of a value that is read: a model's name, a path, a pattern of modules."""
 LONGEST_COUNT = 12
 """Digits of a count; Python refuses to convert texts of thousands of them."""
 
@@ -158,6 +161,8 @@ class ConfigDraft:
         if value is None or value == "":
             return None
         self._taken.add(key)
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            raise self.refuse(key, f"has more than {LONGEST_TEXT:,} characters")
         if isinstance(value, str) and TEMPLATE.search(value):
             self._templates.append(key)
             return None
@@ -294,7 +299,6 @@ class ConfigDraft:
 
     def finish(self) -> ConfigReading:
         """Return what was read."""
-        ignored = [key for key in _list_leaves(self.values) if self._is_ignored(key) and not self._is_taken(key)]
         return ConfigReading(
             label=self.label,
             files=(self.file.path,),
@@ -302,7 +306,7 @@ class ConfigDraft:
             stated=tuple(self._stated),
             assumed=tuple(dict.fromkeys(self._assumed)),
             unread=(*self._left, *self.list_unread()),
-            ignored=tuple(ignored),
+            ignored=self._list_rest(ignored=True),
             templates=tuple(self._templates),
             notes=tuple(self.notes),
             hardware=self.hardware,
@@ -319,14 +323,19 @@ class ConfigDraft:
 
     def list_unread(self) -> tuple[str, ...]:
         """Return the keys that were neither taken nor named so far."""
-        leaves = _list_leaves(self.values)
-        return tuple(key for key in leaves if not self._is_taken(key) and not self._is_ignored(key))
+        return self._list_rest(ignored=False)
 
-    def _is_taken(self, key: str) -> bool:
-        return any(key == one or key.startswith(f"{one}.") for one in (*self._taken, *self._read))
+    def _list_rest(self, *, ignored: bool) -> tuple[str, ...]:
+        """Return the keys that were not taken, and are, or are not, named as without effect."""
+        read_keys, names = {*self._taken, *self._read}, set(self._ignored)
+        pattern = re.compile("|".join(translate(one) for one in sorted(names) if "*" in one) or "(?!)")
+        rest = [key for key in _list_leaves(self.values) if read_keys.isdisjoint(_list_prefixes(key))]
+        return tuple(key for key in rest if (not names.isdisjoint(_list_prefixes(key)) or bool(pattern.match(key))) is ignored)
 
-    def _is_ignored(self, key: str) -> bool:
-        return any(key.startswith(f"{one}.") or fnmatchcase(key, one) for one in self._ignored)
+
+def _list_prefixes(key: str) -> Iterator[str]:
+    """Yield `a`, `a.b` and `a.b.c` of the key `a.b.c`."""
+    yield from accumulate(key.split("."), "{}.{}".format)
 
 
 def _list_leaves(table: Mapping[str, object], above: str = "") -> Iterator[str]:

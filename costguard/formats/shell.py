@@ -15,6 +15,8 @@ from costguard.formats.reading import ConfigDraft, LaunchHardware
 LABEL = "shell script"
 KINDS = ("shell",)
 
+STARTS = re.compile(r"(?:axolotl|llamafactory-cli|tune run|litgpt|accelerate launch|torchrun|deepspeed)\b")
+CONFIG = re.compile(r"\.(?:ya?ml|toml|json)\b")
 PROCESSES = re.compile(r"--(nproc[_-]per[_-]node|num[_-]gpus)[ =]([0-9]+)(?=\s|$)")
 """GPUs of one machine, as torchrun and deepspeed are told."""
 TOTAL = re.compile(r"--(num[_-]processes)[ =]([0-9]+)(?=\s|$)")
@@ -27,8 +29,9 @@ VISIBLE = re.compile(r"(?:(?:^|\s)CUDA_VISIBLE_DEVICES=|--include[ =]localhost:)
 def recognise(file: ConfigFile) -> bool:
     """Return whether a line has the arguments of a training, or starts one with a config."""
     words = "|".join(sorted(MARKS))
-    starts = r"(?:axolotl|llamafactory-cli|tune run|litgpt|accelerate launch|torchrun|deepspeed)\b.*\.(?:ya?ml|toml|json)\b"
-    return bool(re.search(rf"--(?:{words})\b", file.text) or re.search(starts, CONTINUED.sub(" ", file.text)))
+    lines = CONTINUED.sub(" ", file.text).splitlines()
+    has_config = any((start := STARTS.search(line)) is not None and CONFIG.search(line, start.end()) for line in lines)
+    return has_config or bool(re.search(rf"--(?:{words})\b", file.text))
 
 
 def read(draft: ConfigDraft) -> None:

@@ -26,6 +26,7 @@ from mcp.server.stdio import stdio_server
 from costguard import __version__
 from costguard.errors import CostguardError, InputError
 from costguard.mcp.tools import TOOLS, McpContext, McpTool, call_tool
+from costguard.services.quote.job_input import restrict_files
 from costguard.settings import get_data_path
 from costguard.settings.web import parse_listen_address
 from costguard.system.atomic_file import make_folder
@@ -91,7 +92,8 @@ class TokenGate:
         """Pass the request on, or refuse it."""
         authorization = next((value for name, value in scope.get("headers", ()) if name == b"authorization"), b"")
         if scope["type"] == "lifespan" or (scope["type"] == "http" and hmac.compare_digest(authorization, self._wanted)):
-            await self._app(scope, receive, send)
+            with restrict_files(Path.cwd()):  # who has the token learns of no other file, not even whether it exists
+                await self._app(scope, receive, send)
             return
         headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
         await send({"type": "http.response.start", "status": 401, "headers": headers})

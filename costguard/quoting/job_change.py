@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from costguard.errors import shorten
+
 ZERO = Decimal(0)
 
 
@@ -71,7 +73,8 @@ def list_breaches(changes: Sequence[JobChange], limits: ChangeLimits) -> tuple[s
     if not limits.is_set:
         return ()
     old_usd, new_usd = sum_expected(one.before for one in changes), sum_expected(one.after for one in changes)
-    breaches = [f"{one.file} is not quoted, so its cost is unknown" for one in changes if one.after and one.after.problem]
+    unknown = [shorten(one.file, 80) for one in changes if one.after and one.after.problem]
+    breaches = [f"{name} is not quoted, so its cost is unknown" for name in unknown]
     if limits.usd_max is not None and new_usd > limits.usd_max:
         breaches.append(f"${new_usd:.2f} is over the limit of ${limits.usd_max:.2f}")
     if limits.increase_usd_max is not None and new_usd - old_usd > limits.increase_usd_max:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 from costguard.errors import InputError, shorten
@@ -14,8 +15,10 @@ from costguard.values.checks import describe_value
 FILE_NAME = "costguard.toml"
 YAML_ENDINGS = (".yaml", ".yml")
 
-JSON_TOKENS = re.compile(r'"((?:[^"\\]|\\.)*)"(?=\s*:)|"(?:[^"\\]|\\.)*"|[{}]')
-"""A key, a text, or a bracket of a table."""
+JSON_TOKENS = re.compile(r'"((?:[^"\\]|\\.)*+)"?(\s*+:)?|[{}]')
+"""A text, which is a key if a colon follows, or a bracket of a table."""
+TOML_LONGEST, KEYS_DEEPEST = 2**20, 60
+"""Characters of a TOML file, and parts of a key: `tomllib` takes a time in proportion to the third power of the parts."""
 LARGEST_FILE = 8 * 2**20
 """Bytes. No settings, job or config.json is near it; a weights file given by mistake is far over."""
 
@@ -111,6 +114,13 @@ def _suggest_file_inside(folder: Path) -> str:
 def _parse_toml(text: str, path: Path) -> object:
     import tomllib
 
+    if len(text) > TOML_LONGEST:
+        raise InputError("is larger than 1 MiB", field=str(path), hint="write it as JSON, or as several files")
+    for number, line in enumerate(text.splitlines(), 1):
+        *keys, _ = line.split("=") if not line.lstrip().startswith("[") else (line, "")
+        if any(key.count(".") > KEYS_DEEPEST for key in keys):
+            what = f"has a key of more than {KEYS_DEEPEST} parts"
+            raise InputError(what, field=f"{path} line {number}", hint="use fewer levels of tables")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as broken:  # ValueError: bad syntax, or an integer of thousands of digits
@@ -138,8 +148,7 @@ def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the pairs as a dict; raise ValueError for a repeated key, which is ambiguous and which TOML refuses too."""
     table = dict(pairs)
     if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"the key '{shorten(twice, 40)}' appears twice")
     return table
 
@@ -150,9 +159,9 @@ def _locate_repeated(text: str, message: str) -> str:
     for token in JSON_TOKENS.finditer(text) if "appears twice" in message else ():
         if token[0] == "{":
             open_tables.append(set())
-        elif token[0] == "}":
-            open_tables.pop()
-        elif token[1] is not None:
+        elif token[0] == "}" or not open_tables:
+            del open_tables[-1:]
+        elif token[2]:
             if token[1] in open_tables[-1] and f"'{shorten(token[1], 40)}'" in message:
                 return f" (at line {text.count(chr(10), 0, token.start()) + 1})"
             open_tables[-1].add(token[1])

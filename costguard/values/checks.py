@@ -114,11 +114,17 @@ def permit_none(check: Check) -> Check:
     return lambda value, name: None if value is None else check(value, name)
 
 
+ERRORS_MOST = 50
+"""Errors of one table that are listed: the nearest names are sought for each."""
+
+
 def list_value_errors(table: Mapping[str, object], checks: Mapping[str, Check], where: str) -> list[InputError]:
     """Return an error for each key of `table` without a check, and for each value that its own refuses. `where`: its name."""
     errors: list[InputError] = []
     for key, value in table.items():
         name = f"{where}.{key}" if where else str(key)
+        if len(errors) >= ERRORS_MOST:
+            break
         if key not in checks:
             errors.append(make_unknown_key_error(str(key), tuple(checks), name))
             continue

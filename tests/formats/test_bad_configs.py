@@ -22,7 +22,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 AXOLOTL = "base_model: gpt2\nsequence_len: 512\nmicro_batch_size: 2\n"
 CASES = {
-    "bomb.yaml": (BOMB, ("bomb.yaml", "100,000 values")),
+    "bomb.yaml": (BOMB, ("bomb.yaml", "20,000 values")),
     "deep.yaml": ("a: " + "[" * 80 + "]" * 80, ("levels",)),
     "deep.json": ('{"zero_optimization": ' + "[" * 80 + "]" * 80 + "}", ("levels",)),
     "object.yaml": (

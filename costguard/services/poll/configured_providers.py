@@ -27,6 +27,7 @@ from costguard.services.poll.listing_validation import may_speak_for
 from costguard.settings import Settings, expand_path, get_cache_path
 from costguard.system.atomic_file import write_file_atomically
 from costguard.system.file_security import disable_memory_dumps
+from costguard.system.input_file import read_input_file
 from costguard.values.provider import ProviderManifest
 from costguard.values.resource import ScopeKey
 
@@ -238,7 +239,7 @@ class FileCache:
         with suppress(OSError, OverflowError, ValueError):
             status = path.stat()
             if datetime.fromtimestamp(status.st_mtime, UTC) >= youngest and status.st_size <= CACHE_BYTES_MAX:
-                return path.read_bytes()
+                return read_input_file(path, CACHE_BYTES_MAX)
         return None
 
     def put(self, name: str, data: bytes) -> None:

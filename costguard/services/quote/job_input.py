@@ -46,6 +46,8 @@ LONGEST_COUNT = 12
 """Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
 
 
+GPUS_MOST = 200
+"""Names of GPUs that are looked up: more than there are kinds, so a longer list has names of none among the first."""
 NO_FOLDER = Path("/nonexistent")
 _INSIDE: ContextVar[Path | None] = ContextVar("costguard_inside", default=None)
 """The folder outside of which no file that a job names is opened; None: any file may be; NO_FOLDER: none may be."""
@@ -119,6 +121,9 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     if named_files and _INSIDE.get() is NO_FOLDER:
         raise InputError("is a file, which a request may not contain", field="FILE", hint="state the job in the request")
     paths = [expand_path(name) for name in named_files]
+    folder = _INSIDE.get()
+    if folder is not None and not all(path.resolve().is_relative_to(folder.resolve()) for path in paths):
+        raise InputError("is outside of the allowed folder", field="FILE", hint=f"name a file in {folder.name}")
     files, config = _read_files(paths)
     own: Table = {}
     for file in files:
@@ -147,7 +152,7 @@ def _resolve_names(job_input: JobInput, facts: ShippedFacts) -> JobInput:
     gpu_names, gpus = tuple[str, ...](), list[str]()
     with suppress(InputError):  # it is among `errors`
         gpu_names = parse_job_limits({"gpus": read_subtable(table, "limits").get("gpus")}).gpus or ()
-    for gpu_name in gpu_names:
+    for gpu_name in list(dict.fromkeys(gpu_names))[:GPUS_MOST]:
         with collect_errors(errors):
             match = facts.get_gpu_names().resolve(gpu_name, field="limits.gpus")
             notes = (*notes, f"{gpu_name} was taken as {match.canonical}") if match.taken_as_short else notes
@@ -226,6 +231,8 @@ def _load_file(path: Path) -> StatedFile | ConfigFile:
 
 def _looks_own(table: Table) -> bool:
     """Return whether at least half of a table's keys are those of a job file, or one of them with a slip of the pen."""
+    if len(table) > 3 * len(JOB_FILE_KEYS):
+        return False
     near = [key for key in table if key in JOB_FILE_KEYS or checks.find_nearest_names(key, JOB_FILE_KEYS, cutoff=OWN_LIKENESS)]
     return 2 * len(near) >= len(table)
 
@@ -405,7 +412,7 @@ def _find_config_file(job_input: JobInput) -> Path | None:
         raise InputError("names a file, which a request may not contain", field=key, hint=SHIPPED_MODEL_HINT)
     path = expand_path(name)
     path = path if path.is_absolute() else job_input.folder / path
-    if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
+    if folder is not None and (not path.resolve().is_relative_to(folder.resolve()) or ".git" in path.resolve().parts):
         raise InputError("names a file outside of the allowed folder", field=key, hint="name a file of the repository")
     return path
 

@@ -29,6 +29,7 @@ from costguard.providers.transport import (
     make_status_fault_reader,
 )
 from costguard.system.atomic_file import write_file_atomically
+from costguard.system.input_file import read_input_file
 
 FRESH_FOR = timedelta(hours=3)
 """Catalogues are collected hourly at most; a market's asks are worth a day (issue 21). A polite client asks once an hour."""
@@ -68,7 +69,7 @@ class FeedCache:
         with suppress(OSError, ValueError, KeyError, TypeError):
             path = self._find_path(name)
             if path.stat().st_size <= most_bytes + LONGEST_HEAD:
-                head, _, body = path.read_bytes().partition(b"\n")
+                head, _, body = read_input_file(path, most_bytes + LONGEST_HEAD).partition(b"\n")
                 header = json.loads(head)
                 if header["name"] == name and header["bytes"] == len(body) <= most_bytes:
                     at = datetime.fromisoformat(header["at"]).astimezone(UTC)

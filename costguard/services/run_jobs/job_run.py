@@ -54,6 +54,7 @@ from costguard.services.run_jobs.machine_shutdown import (
 from costguard.services.run_jobs.monitor import RunMonitor, parse_notice_reaction
 from costguard.services.run_jobs.record_store import (
     JOB_ENV,
+    RECORD_BYTES_MAX,
     RunLedger,
     RunRecordStore,
     begin_attempt,
@@ -87,6 +88,7 @@ from costguard.system.child.process import (
 )
 from costguard.system.child.spot_notices import SpotNoticeWatcher
 from costguard.system.child.terminal import TerminalTitle, ask_yes_no, can_ask, write_message
+from costguard.system.input_file import read_input_file
 from costguard.values.money import Money
 from costguard.values.text_format import format_instant
 from costguard.views.runs import RUN_SCHEMA, RunSummary, build_run_data
@@ -433,7 +435,7 @@ def write_result(path: Path | None, summary: RunSummary) -> None:
 
 def _is_result(path: Path) -> bool:
     try:
-        content = json.loads(path.read_bytes() or b"{}")
+        content = json.loads(read_input_file(path, RECORD_BYTES_MAX) or b"{}")
     except (ValueError, RecursionError):
         return False
     return content == {} or (isinstance(content, dict) and content.get("schema") == RUN_SCHEMA)

@@ -7,10 +7,13 @@ The files are read and never run. A value of the change (a file's name, a model)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
+from time import monotonic
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, shorten, to_one_line
 from costguard.quoting.job_change import ChangeLimits, JobChange, JobCost, list_breaches
@@ -19,11 +22,12 @@ from costguard.services import CommandAnswer
 from costguard.services.quote.job_input import restrict_files
 from costguard.services.quote.quote_commands import answer_quote
 from costguard.services.quote.review.git import ChangedFiles, find_checkout, open_base_folder
+from costguard.services.quote.review.limited import CPU_S, MEMORY_BYTES, run_limited
 from costguard.values.money import Money
 from costguard.views.review import build_review_document
 
-FILES_MAX = 100
-"""Job files of one change that are quoted: each takes about 0.1 s."""
+FILES_MAX, RUN_S = 100, 120.0
+"""Job files of one change that are quoted, each takes about 0.2 s; and seconds after which no further one is begun."""
 NOTE_CHARS_MAX = 300
 
 
@@ -48,10 +52,7 @@ def answer_review(
     checkout = find_checkout((root or Path.cwd()).resolve())  # whose folder git's names begin at
     with open_base_folder(checkout, base) as both:
         files = [name for name in both.files if any(fnmatchcase(name, pattern) for pattern in patterns)]
-        if len(files) > FILES_MAX:
-            hint = "narrow --path to the files that are jobs"
-            raise InputError(f"{len(files)} files match; at most {FILES_MAX} are quoted", field="--path", hint=hint)
-        changes = tuple(_quote_both_sides(name, both, market, config) for name in files)
+        changes = tuple(_quote_files(files, both, market, config))
     breaches = list_breaches(changes, limits)
     refusal = NoAnswerError("; ".join(breaches), hint="change the jobs, or raise the limit") if breaches else None
     return CommandAnswer(document=build_review_document(changes, limits, breaches), refusal=refusal)
@@ -61,9 +62,27 @@ def _parse_usd(text: str | None, field: str) -> Decimal | None:
     return None if text is None else Decimal(Money.parse(text, field=field).format())
 
 
+def _quote_files(files: Sequence[str], both: ChangedFiles, market: str | None, config: str | None) -> Iterator[JobChange]:
+    """Yield each file's change, and at the end one for all that are not quoted: too many, or too late."""
+    ends = monotonic() + RUN_S
+    for place, name in enumerate(files):
+        if place >= FILES_MAX or monotonic() > ends:
+            problem = f"not read: at most {FILES_MAX} files of a change are quoted, within {RUN_S:.0f} s; narrow --path"
+            yield JobChange(file=f"{len(files) - place} more files", before=None, after=JobCost(problem=problem))
+            return
+        change = run_limited(partial(_quote_both_sides, name, both, market, config))
+        problem = f"not read: it takes more than {CPU_S} s or {MEMORY_BYTES // 2**20} MiB"
+        yield change or JobChange(file=_format_name(name), before=None, after=JobCost(problem=problem))
+
+
 def _quote_both_sides(name: str, both: ChangedFiles, market: str | None, config: str | None) -> JobChange:
     sides = [quote_job_file(folder, name, market=market, config=config) for folder in (both.before, both.after)]
-    return JobChange(file=name, before=sides[0], after=sides[1])
+    return JobChange(file=_format_name(name), before=sides[0], after=sides[1])
+
+
+def _format_name(name: str) -> str:
+    """Return a file's name as it can be printed: git's may hold bytes that are no text."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def quote_job_file(folder: Path, name: str, *, market: str | None = None, config: str | None = None) -> JobCost | None:
@@ -79,6 +98,8 @@ def quote_job_file(folder: Path, name: str, *, market: str | None = None, config
         return JobCost(problem=answer.refusal.what) if answer.refusal is not None else _read_cheapest(answer)
     except CostguardError as error:
         return JobCost(problem=next(iter(str(error).replace(f"{folder}/", "").splitlines()), type(error).__name__))
+    except MemoryError:  # `run_limited` says so
+        raise
     except Exception as broken:  # noqa: BLE001 - one file does not end the review of the others, whatever is in it
         return JobCost(problem=f"cannot be read: {_explain_exception(broken)}")
 
