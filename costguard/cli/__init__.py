@@ -47,6 +47,7 @@ COMMAND_GROUPS = {
     "Guard": {
         "watch": "Run the watchdog: poll, evaluate policies, notify and act until stopped.",
         "serve": "Serve agents, pages and the API over HTTP in a separate process.",
+        "notify": "Send a test message to each route, and show what came back.",
         "plan": "Show the acts that policies plan, their times, and what blocks them.",
         "policy": "Check, explain, test, arm or accept policies.",
         "simulate": "Replay policies over recorded history: stops, savings, false stops.",

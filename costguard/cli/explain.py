@@ -20,4 +20,4 @@ def command(
     """Print the answer."""
     from costguard.services.guarding.explain import answer_explain
 
-    return answer_explain(code)
+    return answer_explain(code, config=ctx.obj.config)

@@ -63,7 +63,7 @@ def command(
         if zone is None:
             zone = prompt("Time zone for days and months", default="UTC", err=True)
     asks = guard and not yes and sys.stdin.isatty()
-    return setup.answer_init(
+    answer = setup.answer_init(
         path=path,
         force=force,
         budget=budget,
@@ -71,3 +71,6 @@ def command(
         notices=(to or "console") if guard else None,
         ask_loss=partial(confirm, LOSS_QUESTION, default=False, err=True) if asks else None,
     )
+    if asks and to not in (None, "console") and confirm(f"Send a test message to {to} now?", default=True, err=True):
+        return setup.add_route_test(answer, path)
+    return answer

@@ -16,6 +16,7 @@ evidence; then why the notification is sent. A stop that is due has four lines, 
 
 from __future__ import annotations
 
+import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
@@ -25,7 +26,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import unquote_plus
 
+from costguard.errors import shorten, to_one_line
 from costguard.guard.alerts.alert import (
     COST_PHRASES,
     NOTIFY_REASONS,
@@ -44,6 +47,10 @@ from costguard.values.resource import parse_resource_key
 from costguard.values.text_format import TITLE_CHARS_MAX, encode_plain, format_local_time, format_time_left
 
 WITHIN_S = 10.0
+ANSWER_CHARS_MAX = 200
+"""Characters of an answer that are shown."""
+SECRET_WORD = re.compile(r"[^\s/?&=:@#;,]{6,}")
+"""A part of an address that may be a secret: it is never shown."""
 SEVERITY_MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
 
 TextEncoder = Callable[[str], str]
@@ -97,6 +104,13 @@ def report_parts(reporter: PartReporter) -> Iterator[None]:
 def report_part(part: PartDelivery) -> bool:
     """Report `part` to the caller of the channel; return whether the next part may be sent now."""
     return _reporter.get()(part)
+
+
+def format_answer(status: int, text: str, address: str) -> str:
+    """Return an answer on one line, "403 invalid_token", without the parts of `address` that may be secrets."""
+    for secret in sorted(set(SECRET_WORD.findall(unquote_plus(address.partition("://")[2]))), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return f"{status} {shorten(encode_plain(to_one_line(text)), ANSWER_CHARS_MAX)}".strip()
 
 
 def pack_content(content: bytes) -> str:

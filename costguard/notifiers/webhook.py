@@ -18,6 +18,7 @@ import re
 import threading
 from base64 import b64encode
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from time import monotonic
@@ -27,7 +28,8 @@ from urllib.parse import urlsplit
 import httpx2
 
 from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
-from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
+from costguard.guard.alerts.part_delivery import PartDelivery, list_numbers
+from costguard.notifiers import Channel, format_answer, format_body, format_title, unpack_enclosure
 from costguard.system.network import explain_tls_error, load_context, resolve_addresses
 from costguard.values.text_format import encode_plain, format_instant
 
@@ -87,11 +89,18 @@ class WebhookAnswer(NamedTuple):
 def notify(message: Notification, channel: Channel) -> DeliveryResult:
     """POST `message` once within `channel.within_s`."""
     answer = post_webhook(message.id, build_webhook_body(message), channel)
-    return (
-        _classify_status(answer.status)
-        if answer.status is not None
-        else DeliveryResult(sent=False, why=answer.why, again=answer.again)
+    if answer.status is None:
+        return DeliveryResult(sent=False, why=answer.why, again=answer.again)
+    result, text = _classify_status(answer.status), answer.said.decode(errors="replace")
+    part = PartDelivery(
+        alerts=tuple(list_numbers(message)),
+        sent=result.sent,
+        why=result.why,
+        again=result.again,
+        status=answer.status,
+        answer=format_answer(answer.status, text, channel.address).removeprefix("" if result.sent else f"{answer.status} "),
     )
+    return replace(result, parts=(part,))
 
 
 def post_webhook(request_id: str, body: bytes, channel: Channel) -> WebhookAnswer:

@@ -57,6 +57,7 @@ def build_policy_lint_document(
     where: str,
     policies: Sequence[Policy],
     *,
+    problems: Sequence[str] = (),
     hard: Sequence[str] = (),
     accepted: Collection[str] = (),
     shorts: Mapping[str, str] = MappingProxyType({}),
@@ -67,12 +68,13 @@ def build_policy_lint_document(
 ) -> Document:
     """Return remarks about settings that are valid but may not be intended.
 
+    - `problems`: what cannot work as the settings are today, such as a route whose variable is not set.
     - `hard`: the names of hard budgets; `accepted`: those that a person accepted; `shorts`: how the limits delay the stops of
       one, by name. `configured`: the providers that are watched. `admin_route`: see GuardConfig.
     - `machines`: sentences about what the policies can do on the machines in the ledger.
     """
     acting = bool(hard) or any(reaches_level(policy.arm, STOP) for policy in policies)
-    remarks = [NO_ADMIN_ROUTE] if acting and not admin_route else []
+    remarks = [*problems, *([NO_ADMIN_ROUTE] if acting and not admin_route else [])]
     limits = rails or Rails()
     if not (limits.acts_per_run and limits.acts_per_10m):
         remarks.append("[rails] acts allows no acts: per_run and per_10m must be 1 or more for a policy to act")
@@ -90,7 +92,8 @@ def build_policy_lint_document(
     remarks += [*reach, *machines]
     remarks += [f"budget {name}: {short} (at the last guard run)" for name, short in shorts.items()]
     remarks += [_format_acceptance_remark(name, limits) for name in hard if name not in accepted]
-    lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, no problems found."
+    counts = f"{len(policies)} {'policy' if len(policies) == 1 else 'policies'}"
+    lead = f"{where}: {counts}, {len(problems) or 'no'} problem{'' if len(problems) == 1 else 's'} found."
     rows = tuple(
         {"policy": policy.name, "arm": policy.arm, "rule": policy.rule, "digest": policy.digest} for policy in policies
     )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from costguard.guard.alerts.alert import DeliveryResult
 from costguard.values.provider import ABILITIES, CHECK_BAD, CHECK_GOOD, CREDENTIALS_CHECK, HealthCheck, ProviderManifest
 from costguard.views.columns import MIDDLE, WORDS, ColumnFit
 from costguard.views.document import BAD, DOUBTFUL, PLAIN, Document, TableView
@@ -38,7 +39,7 @@ def build_init_document(
     config = "" if usual else f" --config {path}"
     steps = [f"costguard{config} doctor", f"costguard{config} status"]
     if guarded is not None:
-        steps += [f"costguard{config} watch", f"costguard{config} policy arm idle-gpu stop"]
+        steps += [f"costguard{config} notify test", f"costguard{config} watch", f"costguard{config} policy arm idle-gpu stop"]
     data = {
         "schema": INIT_SCHEMA,
         "path": path,
@@ -95,7 +96,7 @@ CHECK_FITS: Mapping[str, ColumnFit] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountChecks:
-    """The checks of one account, or of costguard's own ledger (`provider` "ledger")."""
+    """The checks of one account, of costguard's own ledger (`provider` "ledger"), or of a route of messages ("route")."""
 
     provider: str
     account: str
@@ -103,14 +104,20 @@ class AccountChecks:
 
 
 def build_doctor_document(
-    findings: Sequence[AccountChecks], own: AccountChecks, *, notes: Sequence[str] = (), all_checks: bool = False
+    findings: Sequence[AccountChecks],
+    own: AccountChecks,
+    *,
+    routes: Sequence[AccountChecks] = (),
+    notes: Sequence[str] = (),
+    all_checks: bool = False,
 ) -> Document:
     """Return the document of all checks.
 
-    `own`: the checks of the ledger. `notes`: explanations for users who expected more findings. `all_checks`: the table has a
-    row for each check; else checks that are good are only counted, and those with the same finding share a row.
+    `own`: the checks of the ledger. `routes`: those of each route of messages. `notes`: explanations for users who expected
+    more findings. `all_checks`: the table has a row for each check; else checks that are good are only counted, and those with
+    the same finding share a row.
     """
-    every = (*findings, own)
+    every = (*findings, own, *routes)
     counted = Counter(check.outcome for one in every for check in one.checks)
     data = {
         "schema": DOCTOR_SCHEMA,
@@ -118,6 +125,7 @@ def build_doctor_document(
         "counts": dict(sorted(counted.items())),
         "providers": [_build_account_data(one) for one in findings],
         "ledger": {"path": own.account, "checks": [_build_check_data(check) for check in own.checks]},
+        "routes": [{"route": one.account, "checks": [_build_check_data(check) for check in one.checks]} for one in routes],
         "notes": list(notes),
     }
     records = tuple({"provider": o.provider, "account": o.account, **_build_check_data(c)} for o in every for c in o.checks)
@@ -201,6 +209,43 @@ def _format_check_counts(counted: Counter[str]) -> str:
     return f"{counted[CHECK_GOOD]} good, {counted[CHECK_BAD]} bad{f', {rest}' if rest else ''}."
 
 
+NOTIFY_TEST_SCHEMA = "costguard.notify_test/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTest:
+    """What came back from one channel of a route."""
+
+    route: str
+    channel: str
+    result: DeliveryResult
+
+    @property
+    def outcome(self) -> str:
+        """Return "delivered", "cut" (accepted without its end) or "not delivered"."""
+        if not self.result.sent:
+            return "not delivered"
+        return "cut" if any(part.is_cut for part in self.result.parts) else "delivered"
+
+    @property
+    def answer(self) -> str:
+        """Return why it was not sent, and what the service answered."""
+        answers = dict.fromkeys(one.answer for one in self.result.parts if one.answer and one.answer not in self.result.why)
+        return "; ".join(filter(None, (self.result.why, *answers)))
+
+
+def build_route_test_document(tests: Sequence[RouteTest]) -> Document:
+    """Return the document of `costguard notify test`, one record a channel."""
+    records = tuple(
+        {"route": one.route, "channel": one.channel, "outcome": one.outcome, "answer": one.answer or None} for one in tests
+    )
+    rows = tuple((one.route, one.channel, one.outcome, one.answer or "-") for one in tests)
+    table = TableView(title="", columns=("route", "channel", "outcome", "answer"), rows=rows, fits=ROUTE_TEST_FITS)
+    data = {"schema": NOTIFY_TEST_SCHEMA, "tests": list(records)}
+    return Document(data=data, records=records, tables=(table,))
+
+
+ROUTE_TEST_FITS = {"answer": ColumnFit(least=20, how=WORDS)}
 PROVIDERS_SCHEMA = "costguard.providers/1"
 
 

@@ -205,6 +205,20 @@ def load_undelivered(ask: Query, since: datetime) -> list[tuple[Notification, st
     return [(_decode_message(payload), why) for payload, why in ask(undelivered.order_by(col(OutboxRow.id)))]
 
 
+def load_failed(ask: Query, since: datetime) -> list[tuple[Notification, str, datetime | None]]:
+    """Return the messages written at or after `since` whose last try failed, with what came back and when they are tried again.
+
+    None: they were given up.
+    """
+    failed = select(OutboxRow.payload, OutboxRow.why, OutboxRow.next_us, OutboxRow.gave_up_us).where(
+        col(OutboxRow.sent_us).is_(None), col(OutboxRow.tries) > 0, col(OutboxRow.at_us) >= to_micros(since)
+    )
+    return [
+        (_decode_message(payload), why, None if gave_up_us is not None else from_micros(next_us))
+        for payload, why, next_us, gave_up_us in ask(failed.order_by(col(OutboxRow.id)))
+    ]
+
+
 def delete_settled(tell: Execute, now: datetime) -> None:
     """Delete messages settled more than `RETENTION` ago, and delivery records older than `DELIVERIES_KEPT`."""
     until_us = to_micros(now - RETENTION)

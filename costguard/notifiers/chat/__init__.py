@@ -26,6 +26,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
+from costguard.errors import InputError
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
 from costguard.guard.alerts.part_delivery import PartDelivery, list_missing
 from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
@@ -64,24 +65,34 @@ LOCAL_SCHEMES = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "
 
 def notify(message: Notification, channel: Channel) -> DeliveryResult:
     """Send `message` once to the service that the address names."""
-    scheme = channel.address.partition("://")[0].lower()
-    if scheme in LOCAL_SCHEMES:
-        return DeliveryResult(sent=False, why=f"{scheme}:// shows messages on this machine: use the console", again=False)
-    disable_loggers()
-    if not find_spec("apprise"):
-        return DeliveryResult(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
     try:
-        if scheme in mail.SCHEMES:
+        _require_apprise(channel.address)
+        if channel.address.partition("://")[0].lower() in mail.SCHEMES:
             return _send_mail(message, channel)
         return deliver_parts(message, _list_sendings(message, channel))
-    except _UnusableAddressError as wrong:
-        return DeliveryResult(sent=False, why=str(wrong), again=False)
+    except InputError as wrong:
+        return DeliveryResult(sent=False, why=f"{wrong.what}: {wrong.hint}" if wrong.hint else wrong.what, again=False)
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
         return DeliveryResult(sent=False, why=f"the service failed ({type(broken).__name__})")
 
 
-class _UnusableAddressError(Exception):
-    """Nothing can be sent to this address; the text gives the reason without showing it."""
+def describe_address(channel: Channel) -> str:
+    """Return the services of the channel's address: "Slack". Nothing is sent.
+
+    Raises InputError, without showing the address, if nothing can be sent to it.
+    """
+    _require_apprise(channel.address)
+    services = [_open_service(parts, channel) for _, parts in _list_recipients(channel.address)]
+    return ", ".join(dict.fromkeys(str(one.service_name) for one in services))
+
+
+def _require_apprise(address: str) -> None:
+    scheme = address.partition("://")[0].lower()
+    if scheme in LOCAL_SCHEMES:
+        raise InputError(f"{scheme}:// shows messages on this machine", hint="use the console")
+    disable_loggers()
+    if not find_spec("apprise"):
+        raise InputError("apprise is not installed", hint="pip install 'gpu-costguard[notify]'")
 
 
 def _send_mail(message: Notification, channel: Channel) -> DeliveryResult:
@@ -98,7 +109,7 @@ def _parse_address(address: str) -> dict[str, Any]:
     plugins: Any = apprise.plugins  # it says no types
     parts: dict[str, Any] | None = plugins.url_to_dict(address, secure_logging=True)
     if not parts:
-        raise _UnusableAddressError("Apprise does not know such an address, or a part of it is missing")
+        raise InputError("Apprise does not know such an address, or a part of it is missing")
     return parts
 
 
@@ -212,9 +223,9 @@ def _open_service(parts: dict[str, Any], channel: Channel) -> NotifyBase:
 
     service = apprise.Apprise.instantiate(parts, asset=_build_asset(channel), suppress_exceptions=True)
     if service is None:
-        raise _UnusableAddressError("Apprise does not know such an address, or a part of it is missing")
+        raise InputError("Apprise does not know such an address, or a part of it is missing")
     if not service.verify_certificate:
-        raise _UnusableAddressError(UNVERIFIED)
+        raise InputError(UNVERIFIED)
     service.redirects = False  # whatever its address says
     if channel.ca_file is not None:
         service.verify_certificate = str(channel.ca_file)  # type: ignore[assignment]  # requests takes a path as well
@@ -253,7 +264,7 @@ def _send_part(
     if sent and not is_refusal(service, answers):
         return part(sent=True, is_cut=is_cut(body, answers))
     wait = _read_retry_after(answers[-1], channel.clock.now()) if answers else None
-    return part(sent=False, why="the service did not accept it" + (f" ({answer})" if answer else ""), retry_after=wait)
+    return part(sent=False, why="the service did not accept it" + f" ({answer or 'no answer'})", retry_after=wait)
 
 
 def _read_retry_after(answer: Any, now: datetime) -> timedelta | None:  # noqa: ANN401 - requests says no types

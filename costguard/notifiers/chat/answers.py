@@ -13,17 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote_plus
 
-from costguard.errors import shorten, to_one_line
-from costguard.values.text_format import encode_plain
+from costguard.notifiers import format_answer
 
-ANSWER_CHARS_MAX = 200
-"""Characters of an answer that are shown."""
 ANSWER_CHARS_READ = 64 * 2**10
 PROBE_CHARS, NOT_ALNUM = 12, re.compile(r"[\W_]+")
 """By how many letters and digits the beginning and the end of a text are recognised, however it is escaped."""
 NO_REQUEST = "no request was made: the service takes no message of this severity (set min_severity of the route)"
-SECRET_WORD = re.compile(r"[^\s/?&=:@#;,]{6,}")
-"""A part of an address that may be a secret: it is never shown."""
 ZERO_FIELDS = {
     "lark": ("code", "StatusCode"),
     "feishu": ("code", "StatusCode"),
@@ -47,10 +42,7 @@ def describe_answer(answers: Sequence[Any], address: str) -> str:
     """Return the last answer, `403 invalid_token`, without the parts of `address` that may be secrets; "" if there is none."""
     if not answers:
         return ""
-    text = _read_text(answers[-1])
-    for secret in sorted(set(SECRET_WORD.findall(unquote_plus(address.partition("://")[2]))), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return f"{answers[-1].status_code} {shorten(encode_plain(to_one_line(text)), ANSWER_CHARS_MAX)}".strip()
+    return format_answer(answers[-1].status_code, _read_text(answers[-1]), address)
 
 
 def is_refusal(service: object, answers: Sequence[Any]) -> bool:

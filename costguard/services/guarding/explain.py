@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import NamedTuple, cast
 
 from costguard.data import ShippedFacts
-from costguard.errors import UnknownNameError, shorten
+from costguard.errors import NoLedgerError, UnknownNameError, shorten
 from costguard.guard.policy import HOLD_REASONS
 from costguard.services import CommandAnswer
 from costguard.values.checks import find_nearest_names
+from costguard.values.text_format import encode_plain, format_local_time, limit_lines
 from costguard.views.columns import WORDS, ColumnFit
 from costguard.views.document import Document, TableView
 
@@ -30,7 +32,7 @@ HOLD_REMEDIES = {
     "frozen": "costguard freeze --lift",
     "not_armed": "costguard policy arm NAME stop, or accept the digest that costguard policy lint shows",
     "grace": "nothing: the owner was notified and has this time to answer",
-    "untold": "check the route and its channel: costguard doctor, costguard policy lint",
+    "untold": "costguard notify test shows what its route answers; costguard doctor checks the addresses",
     "hook": "look at the hook's output in costguard audit; the stop follows 5 minutes after a failed one",
     "working": "nothing: it is in use; end its jobs, or change the policy's condition",
     "not_confident": "enrol an agent on the machine: costguard agent enrol ID",
@@ -97,22 +99,51 @@ def list_explanations() -> dict[str, Explanation]:
     return {**holds, **{code: one for code, one in OTHER_CODES.items() if code not in holds}}
 
 
-def answer_explain(code: str | None) -> CommandAnswer:
-    """Answer `costguard explain`: one code, or all of them."""
+def answer_explain(code: str | None, *, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard explain`: one code, or all of them; for `untold` with the messages that are not delivered."""
     explanations = list_explanations()
     if code is not None and code not in explanations:
         near = find_nearest_names(code, tuple(explanations))
         raise UnknownNameError("code", code, field="CODE", nearest=near, hint="costguard explain lists all")
     chosen = explanations if code is None else {code: explanations[code]}
     records = tuple({"code": name, **one._asdict()} for name, one in chosen.items())
-    data = {"schema": SCHEMA, "codes": list(records)}
+    data: dict[str, object] = {"schema": SCHEMA, "codes": list(records)}
     if code is not None:
         one = chosen[code]
         lead = (f"{code} ({one.where}): {one.meaning}.", f"next: {one.remedy}")
-        return CommandAnswer(document=Document(data=data, records=records, lead=lead))
+        notes: tuple[str, ...] = ()
+        if code == "untold":
+            notes = data["undelivered"] = _list_undelivered(config)
+        return CommandAnswer(document=Document(data=data, records=records, lead=lead, notes=notes))
     rows = tuple((name, one.meaning, one.remedy) for name, one in chosen.items())
     table = TableView(title="", columns=("code", "what", "instead"), rows=rows)
     return CommandAnswer(document=Document(data=data, records=records, tables=(table,)))
+
+
+def _list_undelivered(config: str | None) -> tuple[str, ...]:
+    """Return a line for each message of the last day that failed: its route, what came back, and when it is tried again."""
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.guard.outbox import load_failed
+    from costguard.services.guarding.ask_links import format_channel_name
+    from costguard.services.guarding.overrides import get_now
+    from costguard.settings import read_settings, resolve_ledger_url
+
+    settings = read_settings(config)
+    try:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            failed = load_failed(ask, get_now() - timedelta(days=1))
+    except NoLedgerError:
+        return ()
+    zone = settings.defaults.timezone
+    return limit_lines(
+        (
+            f"not delivered to route {encode_plain(message.route or '?')} ({format_channel_name(message.channel)}): "
+            f"{encode_plain(message.title)}: {encode_plain(why)}; "
+            + (f"tried again at {format_local_time(again, zone)}" if again else "given up")
+            for message, why, again in failed
+        ),
+        "messages",
+    )
 
 
 def answer_models(text: str | None) -> CommandAnswer:

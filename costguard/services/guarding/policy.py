@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from costguard.data import ShippedFacts
-from costguard.errors import InputError, NoLedgerError, UnknownNameError, shorten
+from costguard.errors import InputError, NoAnswerError, NoLedgerError, UnknownNameError, shorten
 from costguard.guard.cap_acceptance import find_accepted_caps, name_cap_policy
 from costguard.guard.cap_forecast import build_cap_policies
 from costguard.guard.evaluation import is_claimed
@@ -34,12 +34,14 @@ from costguard.services import CommandAnswer
 from costguard.services.guarding import overrides
 from costguard.services.guarding.guard_inputs import build_guard_config, describe_machines, read_measured_families
 from costguard.services.guarding.plan import answer_plan
+from costguard.services.guarding.route_checks import check_routes
 from costguard.services.guarding.run_view import decode_run_view
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
 from costguard.values.instant import EARLIEST
 from costguard.values.money import Money, Rate
+from costguard.values.provider import CHECK_BAD
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
@@ -64,10 +66,15 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
     configured = [
         replace(one.manifest, measures=families[name]) for name, one in sorted(installed.items()) if name in settings.providers
     ]
+    checks = [(route.account, check) for route in check_routes(settings) for check in route.checks]
+    problems = [f"route {name}: {one.subject}: {one.told}; {one.fix}" for name, one in checks if one.outcome == CHECK_BAD]
+    refusal = NoAnswerError(f"bad: {'; '.join(problems)}", hint="correct it, then costguard notify test")
     return CommandAnswer(
+        refusal=refusal if problems else None,
         document=build_policy_lint_document(
             config or "the settings",
             settings.policies,
+            problems=problems,
             hard=hard,
             accepted=[budget.name for budget in settings.budgets if name_cap_policy(budget) in accepted],
             shorts=_load_shorts(settings),
@@ -75,7 +82,7 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
             configured=configured,
             admin_route=build_guard_config(settings).admin_route,
             machines=list_reach(settings, settings.policies),
-        )
+        ),
     )
 
 

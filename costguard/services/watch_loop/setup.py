@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
 from costguard.providers import plugins
 from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
+from costguard.services.guarding.route_checks import answer_notify_test, check_routes
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import check_provider_tables, open_providers
 from costguard.services.poll.listing_validation import check_own_scopes, describe_failure
@@ -74,9 +75,11 @@ def answer_doctor(
         AccountExamination(provider=c.name, account="", checks=(build_unopened_check(c.error),)) for c in clouds if c.error
     ]
     findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
-    own = _check_installation(settings)
-    document = build_doctor_document(findings, own, notes=[*notes, *_list_reach(settings)], all_checks=all_checks)
-    bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
+    own, routes = _check_installation(settings), tuple(check_routes(settings))
+    shown = [*notes, *_list_reach(settings)]
+    document = build_doctor_document(findings, own, routes=routes, notes=shown, all_checks=all_checks)
+    checks = [(one.provider, check) for one in (*findings, own, *routes) for check in one.checks]
+    bad = [f"{provider}: {check.subject}" for provider, check in checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="apply the fixes above") if bad else None
     if not bad and not findings:
         hint = "export a provider's key, then costguard init; costguard providers lists what each needs"
@@ -356,6 +359,13 @@ def answer_init(
         str(target), provider_names, looked, unready, cap=cap, zone=zone, usual=usual, guarded=notices
     )
     return CommandAnswer(document=document)
+
+
+def add_route_test(answer: CommandAnswer, path: str | None) -> CommandAnswer:
+    """Send a message to each route of the settings file that `init` wrote; return its answer with what came back."""
+    tests = answer_notify_test(config=path or FILE_NAME).document.records
+    lines = (f"Test of {one['channel']}: {one['outcome']}{f': {text}' if (text := one['answer']) else ''}." for one in tests)
+    return replace(answer, document=replace(answer.document, notes=(*lines, *answer.document.notes)))
 
 
 GUARD_CAP = "200 USD"
