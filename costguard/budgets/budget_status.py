@@ -36,6 +36,7 @@ from costguard.values.text_format import get_currency_sign
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
 ALREADY_HELD, RENEWED = "already_held", "renewed"
+NEVER_ACTS = "its cap is in {} and charges are in {}, so it can never act; write the cap in the currency of the charges"
 HELD_BEFORE = (ALREADY_HELD, RENEWED)
 """Of a hold that was open when it was asked for again: its run may have been launched."""
 
@@ -61,6 +62,8 @@ class BudgetStatus:
     pace: Fraction | None
     time_to_cap_hours: Fraction | None
     notes: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
+    """Other currencies in which matching resources were or are charged."""
 
     @property
     def exposure(self) -> Money:
@@ -150,6 +153,7 @@ def compute_budget_status(
     counted = [s for s in matching if s.money.low.currency == budget.cap.currency]
     spent = _sum_intervals((s.money for s in counted), budget.cap.currency)
     rates = [b.hourly for b in burns if matches_filter(budget.match, b.attribution)]
+    currencies = {amount.low.currency for amount in (*rates, *(s.money for s in matching)) if amount.high.nano}
     burn = _sum_intervals((r for r in rates if r.low.currency == budget.cap.currency), budget.cap.currency)
     moving = budget.period == ROLLING
     left_us = (period.end - (period.start if moving else now)) // MICROSECOND
@@ -169,7 +173,8 @@ def compute_budget_status(
         fraction=fraction,
         pace=None if moving else fraction - Fraction((now - period.start) // MICROSECOND, period.length // MICROSECOND),
         time_to_cap_hours=_compute_time_to_cap(budget.cap - spent.high, burn.high, None if moving else left_us),
-        notes=(*_list_other_currencies(budget, matching), *_list_unknown_prices(counted)),
+        notes=tuple(_list_unknown_prices(counted)),
+        uncounted=tuple(sorted(currencies - {budget.cap.currency})),
     )
 
 
@@ -198,8 +203,13 @@ def admit_to_all(standings: Iterable[BudgetStatus], new: Money) -> Admission:
 
 
 def list_budget_warnings(standing: BudgetStatus) -> tuple[BudgetWarning, ...]:
-    """Return the warnings, in the order of the budget's thresholds."""
-    breaches = ((t.measure, _describe_breach(standing, t)) for t in standing.budget.warn)
+    """Return the warnings, in the order of the budget's thresholds; first of all what it does not count."""
+    breaches = [(t.measure, _describe_breach(standing, t)) for t in standing.budget.warn]
+    if standing.uncounted:
+        currency, others = standing.budget.cap.currency, " and ".join(standing.uncounted)
+        partly = f"charges in {others} are not counted: its cap is in {currency}"
+        counts = standing.spent.high.nano or standing.burn.high.nano
+        breaches.insert(0, (OTHER_CURRENCY, partly if counts else NEVER_ACTS.format(currency, others)))
     return tuple(BudgetWarning(measure=measure, says=says) for measure, says in breaches if says)
 
 
@@ -253,19 +263,6 @@ def _sum_intervals(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInte
     for amount in amounts:
         total = total.add(amount)
     return total
-
-
-def _list_other_currencies(budget: Budget, spendings: Iterable[Spending]) -> list[str]:
-    """Return a note for each other currency with matching spend."""
-    others: dict[str, MoneyInterval] = {}
-    for spending in spendings:
-        currency = spending.money.low.currency
-        if currency != budget.cap.currency:
-            others[currency] = others[currency].add(spending.money) if currency in others else spending.money
-    return [
-        f"{money.expected.format()} {currency} is not counted: the budget is in {budget.cap.currency}"
-        for currency, money in sorted(others.items())
-    ]
 
 
 def _list_unknown_prices(spendings: Iterable[Spending]) -> list[str]:

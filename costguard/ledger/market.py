@@ -256,9 +256,10 @@ class MarketReader:
         ((names,),) = self._rows("SELECT value FROM market WHERE fact = 'providers'", [])
         return tuple(filter(None, names.split(",")))
 
-    def regions(self) -> tuple[str, ...]:
-        """Return every region of an offer, as the providers name them."""
-        return tuple(region for (region,) in self._rows("SELECT DISTINCT region FROM offers ORDER BY region", []))
+    def regions(self, provider: str = "") -> tuple[str, ...]:
+        """Return every region of an offer, as the providers name them. `provider` "": of all."""
+        query = "SELECT DISTINCT region FROM offers WHERE ? IN ('', provider) ORDER BY region"
+        return tuple(region for (region,) in self._rows(query, [provider]))
 
     def load_price_ceilings(self) -> dict[str, int]:
         """Return canonical GPU -> the highest price that is assumed where none is stated, in nano-dollars an hour.

@@ -31,7 +31,7 @@ from costguard.metering.meter import (
     PriceRange,
     make_month_unit,
 )
-from costguard.metering.observation import HIGHEST_PER_GPU, Disk, Observation, Price, TrafficCounter
+from costguard.metering.observation import HIGHEST_PER_GPU, IN_PLACE, SURCHARGED, Disk, Observation, Price, TrafficCounter
 from costguard.quoting.machine_rates import NO_FACTORS, OTHER_REGION_FACTOR, RegionFactors
 from costguard.values.checks import require, require_one_of
 from costguard.values.money import NANO
@@ -145,7 +145,7 @@ class StorageRule:
         price = self.stopped if state in self.at_rest else self.running
         if price and self.stopped and state not in (*self.at_rest, *AT_WORK):
             price = replace(price, low=min(price.low, self.stopped.low), high=max(price.high, self.stopped.high))
-        if price is None or not self.region or region.startswith(self.region):
+        if price is None or not self.region or (region.startswith(self.region) and IN_PLACE not in disk.type):
             return price
         return self._move_price(price, region)
 
@@ -229,7 +229,7 @@ class BillingRule:
 
     def find_storage_rules(self, type_: str) -> tuple[StorageRule, ...]:
         """Return the rules of one type of disk; if there is none, the rules of type "*", else a rule without a price."""
-        rules = tuple(rule for rule in self.storage if rule.type == type_)
+        rules = tuple(rule for rule in self.storage if rule.type == type_.partition(IN_PLACE)[0])
         return rules or tuple(rule for rule in self.storage if rule.type == "*") or (UNNAMED_DISK,)
 
 
@@ -337,7 +337,8 @@ def _find_stated_price(observation: Observation, price: Price | None) -> tuple[P
         return None
     expected, currency = (price.rate.nano_per_hour, price.rate.currency) if price.rate else (0, "USD")
     if price.estimate is not None:
-        return PriceRange(price.estimate.low, expected, price.estimate.high, currency, known=False), price.source
+        is_stated = price.estimate.step == SURCHARGED
+        return PriceRange(price.estimate.low, expected, price.estimate.high, currency, known=is_stated), price.source
     if price.rate is None or expected > _bound_machine_price(observation):
         return None
     return PriceRange.exactly(expected, currency), price.source

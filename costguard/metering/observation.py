@@ -6,6 +6,7 @@ in the future, a stop before the start) loses that time, with a note, and keeps 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -40,7 +41,8 @@ LARGEST_GB, LARGEST_MB = 10**7, 10**11
 """10 PB in one disk, 100 PB through one counter: more is a wrong unit, and would not fit 64 bits as money."""
 
 
-LAST_KNOWN, TYPE_STATED, SAME_TYPE, SAME_TYPE_ELSEWHERE, MACHINE_RATE, GPU_MEDIAN, UNPRICED = ESTIMATE_STEPS = (
+SURCHARGED, LAST_KNOWN, TYPE_STATED, SAME_TYPE, SAME_TYPE_ELSEWHERE, MACHINE_RATE, GPU_MEDIAN, UNPRICED = ESTIMATE_STEPS = (
+    "surcharged",
     "last-known",
     "type-stated",
     "same-type",
@@ -49,9 +51,9 @@ LAST_KNOWN, TYPE_STATED, SAME_TYPE, SAME_TYPE_ELSEWHERE, MACHINE_RATE, GPU_MEDIA
     "gpu-median",
     "unpriced",
 )
-"""The steps of the price ladder below a stated price, best first: what the resource cost when its price was last stated; what
-others of its type in its region cost; the market's price of its type in its region, and in other regions; the public rates of
-its machine family; the market's median for its GPU; nothing."""
+"""The steps of the price ladder below a stated price, best first: a stated price that leaves something out (`widen_price`);
+what the resource cost when its price was last stated; what others of its type in its region cost; the market's price of its
+type in its region, and in other regions; the public rates of its machine family; the market's median for its GPU; nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,9 @@ class Price:
     block), so an hour costs nothing more; such a price has no rate, and is not unknown. `source` becomes part of a span, so it
     is stored in a form that a database accepts.
 
-    `estimate`: None where a provider states the price; set by the price ladder (`metering.price_ladder`), never by an adapter.
+    `estimate`: None where a provider states the price; set by the price ladder (`metering.price_ladder`) and `widen_price`.
     `special`: its terms are not those of a list (a dedicated host, a reservation), so list prices of the type say nothing about
-    it. `surcharged`: it costs more than the plain machine of a list (paid software, dedicated hardware). Both matter only while
+    it. `surcharged`: it costs more than the plain machine of a list (paid software, its place). Both matter only while
     the ladder is climbed, and are not stored.
     """
 
@@ -101,6 +103,15 @@ class Price:
             require(order, "price", "is outside its own bounds", "0 <= low <= rate <= high")
         if not is_storable(self.source):
             object.__setattr__(self, "source", make_storable(self.source))
+
+
+def widen_price(price: Price, left_out: str, most: int) -> Price:
+    """Return `price` of a machine that costs more by `left_out`, at most `most` nano-units an hour: never an exact price."""
+    if price.rate is None:
+        return replace(price, surcharged=True)
+    nano = price.rate.nano_per_hour
+    estimate = Estimate(nano, max(nano, min(nano + most, LARGEST_PRICE)), SURCHARGED)
+    return replace(price, source=f"{price.source}, without {left_out}", estimate=estimate, surcharged=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,17 @@ class Disk:
         for name in ("type", "source"):
             if not is_storable(getattr(self, name)):
                 object.__setattr__(self, name, make_storable(getattr(self, name)))
+
+
+IN_PLACE = "@"
+"""What stands in the type of a disk before its place, where it is outside of its region's prices: gp3@us-west-2-lax-1."""
+
+
+def mark_place(disks: Iterable[Disk], where: str) -> tuple[Disk, ...]:
+    """Return `disks`, which stand in `where`: a billing rule's price of their region is only an estimate for them."""
+    return tuple(
+        disk if disk.nano_per_gb_month is not None else replace(disk, type=f"{disk.type}{IN_PLACE}{where}") for disk in disks
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -374,15 +374,15 @@ class _Climb:
 
 
 def _add_surcharge(observation: Observation, plain: Price) -> Price:
-    """Return the estimate of a machine with paid software or dedicated hardware: at least the plain machine's.
+    """Return the estimate of a machine with paid software, dedicated hardware or in another place: at least the plain one's.
 
-    What the software costs is not known here, so the expected price is that of the plain machine, and the high end has the
+    What that costs is not known here, so the expected price is that of the plain machine, and the high end has the
     dearest licence.
     """
     assert plain.estimate is not None  # noqa: S101 - for the type checker: the ladder made it
     vcpus = max(ceil(observation.vcpus) or VCPUS_UNKNOWN, CEILING_VCPUS_MIN)
     high = min(LARGEST_PRICE, plain.estimate.high + vcpus * LICENCE_PER_VCPU)
-    source = f"{plain.source}, without its paid software or dedicated hardware"
+    source = f"{plain.source}, without its paid software, dedicated hardware or place"
     return replace(plain, source=source, estimate=replace(plain.estimate, high=high))
 
 

@@ -31,7 +31,7 @@ from costguard.guard.timed_stops import get_due_time, index_timed_stops, select_
 from costguard.guard.utilization import GpuUsage
 from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
 from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
-from costguard.metering.observation import Handling
+from costguard.metering.observation import SURCHARGED, Handling
 from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
 from costguard.values.agent import Agent
 from costguard.values.calendar import Period
@@ -94,6 +94,12 @@ class ResourceBurn:
     def state(self) -> str:
         """Return the provider's state in our words, or "absent"."""
         return ABSENT_STATE if self.absent else self.live.observation.state
+
+    @property
+    def surcharged(self) -> bool:
+        """Return whether its price leaves out something that it costs (`widen_price`)."""
+        prices = self.live.observation.prices if self.burns else ()
+        return bool(prices and prices[-1].estimate and prices[-1].estimate.step == SURCHARGED)
 
     @property
     def unpriced(self) -> bool:

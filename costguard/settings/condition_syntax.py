@@ -188,8 +188,12 @@ def resolve_gpu_name(name: str, field: str) -> str:
     return name
 
 
-def check_condition(text: str, field: str) -> tuple[Program, frozenset[str], frozenset[str]]:
-    """Return the program of `text`, its facts and the labels that it reads.
+Comparisons = tuple[tuple[str, str, str], ...]
+"""The texts that a condition compares facts with: (fact, method or "" for equality, text)."""
+
+
+def check_condition(text: str, field: str) -> tuple[Program, frozenset[str], frozenset[str], Comparisons]:
+    """Return the program of `text`, its facts, the labels that it reads, and the texts that it compares facts with.
 
     Raise InputError that names `field`, the character, and what to write instead.
     """
@@ -208,10 +212,11 @@ class _ConditionParser:
     def __init__(self, text: str, field: str) -> None:
         self.field, self.text = field, text
         self.names, self.keys = set[str](), set[str]()
+        self.comparisons = list[tuple[str, str, str]]()
         self.tokens = tokenize_condition(text, field)
         self.next, self.depth = 0, 0
 
-    def parse(self) -> tuple[Program, frozenset[str], frozenset[str]]:
+    def parse(self) -> tuple[Program, frozenset[str], frozenset[str], Comparisons]:
         term = self._parse_or()
         if self._now.kind != "end":
             hint = NO_ARITHMETIC if self._is_next("-") else "join conditions by && or ||"
@@ -219,7 +224,7 @@ class _ConditionParser:
         self._require_truth(term)
         if not self.names:
             self._fail(0, "uses no fact about the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
-        return term.program, frozenset(self.names), frozenset(self.keys)
+        return term.program, frozenset(self.names), frozenset(self.keys), tuple(self.comparisons)
 
     @property
     def _now(self) -> ConditionToken:
@@ -324,6 +329,8 @@ class _ConditionParser:
         for fact, other in ((left, right), (right, left)):
             if fact.fact and other.literal is not None:
                 check_word(fact.fact, other.literal, format_position(self.field, other.at))
+                if fact.kind == TEXT:
+                    self.comparisons.append((fact.fact, "", other.literal))
 
     def _describe_term(self, term: ConditionTerm) -> str:
         return term.fact or (shorten(f"'{term.literal}'", 40) if term.literal is not None else "that")
@@ -477,4 +484,6 @@ class _ConditionParser:
         if operand.kind != TEXT or operand.literal is None:
             self._fail(operand.at, f"{method} takes one literal text", f'write {method}("a")')
         test = make_text_test(method, operand.literal, format_position(self.field, operand.at))
+        if term.fact:
+            self.comparisons.append((term.fact, method, operand.literal))
         return ConditionTerm(kind=TRUTH, program=apply(test, term.program), at=term.at)

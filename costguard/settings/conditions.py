@@ -18,7 +18,7 @@ from fractions import Fraction
 from costguard.guard.facts import DURATION, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, find_fact
 from costguard.guard.policy import ConditionResult
 from costguard.settings.condition_program import Program
-from costguard.settings.condition_syntax import check_condition, clamp_integer, quote_text
+from costguard.settings.condition_syntax import Comparisons, check_condition, clamp_integer, quote_text
 from costguard.values.money import Money, Rate
 
 CURRENCY = "USD"
@@ -30,13 +30,14 @@ CACHED_CONDITIONS = 5000
 class CompiledCondition:
     """A compiled condition.
 
-    `names`: the facts it uses. `keys`: the labels it reads.
+    `names`: the facts it uses. `keys`: the labels it reads. `comparisons`: the texts that it compares facts with.
     """
 
     text: str
     names: frozenset[str]
     keys: frozenset[str]
     program: Program = field(repr=False, compare=False)
+    comparisons: Comparisons = field(default=(), repr=False, compare=False)
     answers: dict[tuple[object, ...], ConditionResult] = field(default_factory=dict, repr=False, compare=False)
     """What was answered to which facts: of a fleet many have the same."""
 
@@ -83,8 +84,8 @@ def read_condition(text: str, where: str) -> CompiledCondition:
 
     Raise InputError that names `where`, the character, and what to write instead.
     """
-    program, names, keys = check_condition(text, where)
-    return CompiledCondition(text=text.strip(), names=names, keys=keys, program=program)
+    program, names, keys, comparisons = check_condition(text, where)
+    return CompiledCondition(text=text.strip(), names=names, keys=keys, program=program, comparisons=comparisons)
 
 
 def _convert_fact(name: str, value: object) -> tuple[object, str]:

@@ -56,6 +56,8 @@ def _parse_off(text: str, field: str) -> OffWindow:
     if match[2] is None:
         return OffWindow(start=time(), end=time(), days=days)
     start, end = _parse_clock(match[2], match[3], field), _parse_clock(match[4], match[5], field)
+    if match[2] == "24":  # fri 24:00 is Saturday 00:00
+        days = frozenset((day + 1) % 7 for day in days)
     whole_day = (match[2], match[4]) in (("00", "24"), ("0", "24"))
     require(start != end or whole_day, field, f"ends at its start: {describe_value(text)}", 'write "00:00-24:00" for a day')
     return OffWindow(start=start, end=end, days=days)

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
 
-from costguard.errors import InputError, UnknownNameError
+from costguard.errors import InputError
 from costguard.settings.fields import describe_unlike, read_text, read_texts
 from costguard.settings.files import expand_path
 from costguard.settings.model import ReadAs, fit_each
-from costguard.values.checks import find_nearest_names, require, require_known_keys
+from costguard.values.checks import require, require_known_keys
 from costguard.values.money import ExchangeRate, parse_exchange_rate
 
 SQLITE_PREFIX = "sqlite:///"
@@ -34,7 +34,7 @@ PROXY_PATTERN = r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?"
 def load_zone(name: str, field: str) -> tzinfo:
     """Return the IANA zone `name`, such as "Europe/Berlin".
 
-    Raise UnknownNameError for `field`, with the nearest names, if there is none.
+    Raise UnknownNameError for `field`, with the zones that it can mean, if there is none.
     """
     if name == "UTC":
         return UTC  # also where the machine carries no data of zones
@@ -43,20 +43,9 @@ def load_zone(name: str, field: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown; no name at all ("../x"); a folder ("Europe")
-        raise _make_unknown_zone_error(name, field) from None
+        from costguard.settings.time_zones import make_unknown_zone_error
 
-
-def _make_unknown_zone_error(name: str, field: str) -> InputError:
-    from zoneinfo import available_timezones
-
-    zones = sorted(available_timezones())
-    if not zones:
-        what = "cannot be looked up: this machine has no time zone data"
-        return InputError(what, field=field, hint="pip install tzdata, or write UTC")
-    near = find_nearest_names(name, zones) or tuple(
-        zone for zone in zones if zone.rpartition("/")[2].casefold() == name.casefold()
-    )
-    return UnknownNameError("time zone", name, field=field, nearest=near, hint='write an IANA name such as "Europe/Berlin"')
+        raise make_unknown_zone_error(name, field) from None
 
 
 def read_zone(value: object, field: str) -> tzinfo:

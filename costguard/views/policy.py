@@ -15,6 +15,7 @@ from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
     CAP_RULE,
+    DAYS_AROUND,
     DESTRUCTIVE,
     GRACE_MIN,
     HOOK,
@@ -30,6 +31,7 @@ from costguard.guard.policy import (
     PolicyStep,
     PolicyTarget,
     Rails,
+    Schedule,
     evaluate_schedule,
     reaches_level,
 )
@@ -50,6 +52,7 @@ RULE_TEXTS = {
 WORKING_MACHINE_FACTS = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
 """What is known of a machine that works, whatever else is."""
 MEASURES_LEAST, MINUTE = 3, timedelta(minutes=1)
+CHANGES_SHOWN = 3
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
 
 
@@ -112,13 +115,13 @@ def _format_acceptance_remark(name: str, rails: Rails) -> str:
 
 
 def build_policy_explanation_document(
-    policies: Sequence[Policy], armed: Mapping[str, tuple[ArmedLevel, datetime | None]]
+    policies: Sequence[Policy], armed: Mapping[str, tuple[ArmedLevel, datetime | None]], now: datetime
 ) -> Document:
     """Return each policy in words.
 
-    `armed`: for each policy, its level today and the time until which it holds.
+    `armed`: for each policy, its level today and the time until which it holds. `now`: next times of schedules are after it.
     """
-    explanations = {policy.name: list(_explain_policy(policy, *armed[policy.name])) for policy in policies}
+    explanations = {policy.name: list(_explain_policy(policy, *armed[policy.name], now)) for policy in policies}
     data = {
         "schema": SCHEMA,
         "action": "explain",
@@ -211,7 +214,7 @@ def _list_selectors(match: ResourceFilter, target: PolicyTarget) -> Iterator[tup
     return ((word, values) for word, values in pairs if values is not None)
 
 
-def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -> Iterator[str]:
+def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None, now: datetime) -> Iterator[str]:
     level = armed.level
     yield f"selects: {_format_target(policy.target)}"
     duration = f", for {format_length(policy.hold)}" if policy.hold else ""
@@ -219,6 +222,8 @@ def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -
     if policy.until is not None:
         ahead = format_length(policy.until.ahead_max)
         yield f"until label: {policy.until.label}; a date more than {ahead} ahead counts as missing"
+    if policy.schedule is not None:
+        yield f"next times: {', '.join(_list_changes(policy.schedule, now)) or f'none in {DAYS_AROUND} days'}"
     if policy.alone:
         yield "members of a group are judged one by one"
     if policy.needs:
@@ -242,6 +247,16 @@ def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -
             f"if nobody else changed it, no budget is exceeded and its price increased by at most {rise}"
         )
     yield f"leases: up to {format_length(policy.lease_max)}, renewed {policy.renewals_max} times"
+
+
+def _list_changes(schedule: Schedule, now: datetime) -> Iterator[str]:
+    """Yield the next times at which the schedule changes, in its zone: `off Fri 2026-12-04 20:00 CET`."""
+    for _ in range(CHANGES_SHOWN):
+        state = evaluate_schedule(schedule, now)
+        if state.until is None:
+            return
+        now = state.until
+        yield f"{'on' if state.off else 'off'} {now.astimezone(schedule.zone):%a} {format_local_time(now, schedule.zone)}"
 
 
 def _list_remarks(policy: Policy) -> Iterator[str]:

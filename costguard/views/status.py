@@ -131,6 +131,10 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _format_unpriced(outlook, status)
+    surcharged = [one.live.observation for one in status.resources if one.surcharged]
+    if surcharged:
+        names = ", ".join(limit_lines([one.name or one.key.id for one in surcharged], "machines"))
+        yield f"{len(surcharged)} surcharged: list prices without paid software, credits or dedicated hardware: {names}"
     for one in status.resources:
         for sentence in one.live.not_counted:
             key = one.live.observation.key

@@ -26,7 +26,7 @@ def build_price_data(one: ResourceBurn) -> dict[str, object] | None:
     prices = one.live.observation.prices
     estimate = prices[-1].estimate if prices else None
     price = computing.meter.price
-    step = "stated" if price.known else UNPRICED if price.unpriced else estimate.step if estimate else "unknown"
+    step = UNPRICED if price.unpriced else estimate.step if estimate else "stated" if price.known else "unknown"
     on = estimate.observed_on.isoformat() if estimate and estimate.observed_on else None
     return {"step": step, "source": computing.meter.source, "observed_on": on}
 

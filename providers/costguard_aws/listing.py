@@ -28,9 +28,11 @@ from costguard_aws.session import limit_requests
 from costguard_aws.spot import LINUX, SpotHistory, SpotMarket
 from costguard_aws.storage_prices import ADDRESS_KIND, StoragePrices
 from costguard_aws.translation import (
+    BORDER_GROUP,
     ListingScope,
     TypeAndPriceLookup,
-    is_usual_zone,
+    add_surcharges,
+    find_price_region,
     make_price_key,
     observe_address,
     observe_instance,
@@ -155,7 +157,7 @@ class RegionListing:
             item, "InstanceId", INSTANCE, place, notes, read=lambda item: observe_instance(item, place, lookup, notes.note)
         )
         is_spot = observation is not None and observation.tier == "spot"
-        return None if observation is None else _SeenInstance(observation, _parse_spot_market(item) if is_spot else None)
+        return None if observation is None else _SeenInstance(observation, _parse_spot_market(item) if is_spot else None, item)
 
     def _find_price(self, key: PriceKey, notes: _PollNotes) -> Price:
         answer = self._prices.peek_price(key)
@@ -178,7 +180,7 @@ class RegionListing:
         if why:
             notes.note(why)
         return [
-            replace(one.seen, prices=self._spot.list_prices(one.market, one.seen.started_at))
+            add_surcharges(replace(one.seen, prices=self._spot.list_prices(one.market, one.seen.started_at)), one.item)
             if one.market is not None
             else one.seen
             for one in instances
@@ -208,7 +210,9 @@ class RegionListing:
         attached: set[str] = set()
         try:
             for page in self._ec2.list_volumes(place.region):
-                self._learn_storage({item.get("VolumeType", "") for item in page} - {""}, place, notes)
+                for where in {find_price_region(item, place.region) for item in page}:
+                    items = (item for item in page if find_price_region(item, place.region) == where)
+                    self._learn_storage({item.get("VolumeType", "") for item in items} - {""}, where, notes)
                 attached.update(str(one.get("InstanceId", "")) for item in page for one in item.get("Attachments", ()))
                 with pause_gc():
                     observations += [self._read_volume(item, place, notes) for item in page]
@@ -225,32 +229,33 @@ class RegionListing:
         except ProviderError as broken:
             notes.add_gap(f"{place.region}: addresses: {_format_reason(broken)}")
             return []
-        if page:
-            self._learn_storage({ADDRESS_KIND}, place, notes)
+        for where in {find_price_region(item, place.region, BORDER_GROUP) for item in page}:
+            self._learn_storage({ADDRESS_KIND}, where, notes)
         observations = [
             _read_item(item, "AllocationId", ADDRESS, place, notes, read=lambda item: self.observe_ip(item, place))
             for item in page
         ]
         return [observation for observation in observations if observation is not None]
 
-    def _learn_storage(self, kinds: set[str], place: ListingScope, notes: _PollNotes) -> None:
+    def _learn_storage(self, kinds: set[str], region: str, notes: _PollNotes) -> None:
         with notes.share_deadline():
-            for why in self._storage.learn(place.region, kinds):
+            for why in self._storage.learn(region, kinds):
                 notes.note(why)
 
     def observe_disk(self, item: Ec2Item, place: ListingScope, note: Callable[[str], None]) -> Observation:
         """Return one volume with the prices that were learned for its type.
 
-        Those of a Local Zone or an Outpost are others, which nobody was asked for.
+        Those of a Local Zone are others; on an Outpost there are none.
         """
-        kind, zone = item.get("VolumeType", ""), item.get("AvailabilityZone", "")
-        if item.get("OutpostArn") or (zone and not is_usual_zone(zone, place.region)):
+        kind, where = item.get("VolumeType", ""), find_price_region(item, place.region)
+        if item.get("OutpostArn"):
             return observe_volume(item, place, note)
-        return observe_volume(item, place, note, lambda line: self._storage.find_price(place.region, kind, line))
+        return observe_volume(item, place, note, lambda line: self._storage.find_price(where, kind, line))
 
     def observe_ip(self, item: Ec2Item, place: ListingScope) -> Observation | None:
         """Return one address with the price that was learned; None for a customer's own."""
-        return observe_address(item, place, lambda line: self._storage.find_price(place.region, ADDRESS_KIND, line))
+        where = find_price_region(item, place.region, BORDER_GROUP)
+        return observe_address(item, place, lambda line: self._storage.find_price(where, ADDRESS_KIND, line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +264,7 @@ class _SeenInstance:
 
     seen: Observation
     market: SpotMarket | None
+    item: Ec2Item
 
 
 def _parse_spot_market(item: Ec2Item) -> SpotMarket:

@@ -46,7 +46,7 @@ LONGEST_VALUE = 1024
 
 
 class PriceKey(NamedTuple):
-    """What determines a price.
+    """What determines a price. `region`: or the Local or Wavelength Zone, as in the price list.
 
     `operation`: an instance's UsageOperation. `tenancy`: default, dedicated or host.
     """
@@ -221,6 +221,8 @@ def _bound_gpu_count(instance_type: str) -> float:
     return max(1.0, kind.gpu_count) if kind else 16.0
 
 
+OUTPOSTS = "AWS Outposts"
+"""Where products of a region's code are sold that have other prices. Local and Wavelength Zones have codes of their own."""
 TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 PLAIN = "RunInstances"
 """The UsageOperation of Linux without paid software."""
@@ -269,7 +271,8 @@ def parse_prices(
         if listed is None:
             continue
         attrs = listed.product.attributes
-        fits = attrs.region_code == region and attrs.operation == operation and attrs.tenancy == TENANCIES.get(tenancy, tenancy)
+        key = (attrs.region_code, attrs.operation, attrs.tenancy)
+        fits = key == (region, operation, TENANCIES.get(tenancy, tenancy)) and attrs.location_type != OUTPOSTS
         if fits and attrs.instance_type in types and attrs.capacitystatus == "Used" and attrs.marketoption == "OnDemand":
             by_type.setdefault(attrs.instance_type, []).extend(_list_prices(listed, types[attrs.instance_type], now))
     return {name: _agree_on_price(prices) for name, prices in by_type.items()}

@@ -3,7 +3,7 @@
 One request learns everything about one volume type in one region: its capacity (`EBS:VolumeUsage.gp3`, a GB-month), the IOPS
 provisioned for it (`EBS:VolumeP-IOPS.gp3`, an IOPS-month) and its throughput (`EBS:VolumeP-Throughput.gp3`, a GiBps-month, of
 which 1,024th is kept). One more learns the address, which is sold by Amazon VPC. A product is identified by its usage type
-alone, whose prefix names the region ("USE1-"); Outposts and Local Zones have other prices and are left out.
+alone, whose prefix names the region ("USE1-"); a Local Zone is a region of the list, and Outposts are left out.
 
 Example: gp3 in ap-northeast-1, 2026-11: $0.096 a GB-month, $0.006 an IOPS-month above 3,000, $0.048 a MiB/s-month above 125.
 
@@ -29,7 +29,7 @@ from costguard.providers.ports import Cache
 from costguard.system.clock import Clock
 from costguard.values.instant import EARLIEST
 from costguard_aws.errors import AwsClients
-from costguard_aws.price_list import FRESH, FRESH_NONE, QUIET, SOURCE, USABLE
+from costguard_aws.price_list import FRESH, FRESH_NONE, OUTPOSTS, QUIET, SOURCE, USABLE
 from costguard_aws.price_products import COMPUTE_SERVICE, PriceFilter, fetch_products, match_fields, parse_product
 
 __all__ = ["ADDRESS_IDLE", "ADDRESS_IN_USE", "ADDRESS_KIND", "SOURCE", "StorageKey", "StoragePrices"]
@@ -61,7 +61,7 @@ CAPACITY_UNITS, IOPS_UNITS = {"gb-mo": 1, "gb-month": 1}, {"iops-mo": 1}
 THROUGHPUT_UNITS, ADDRESS_UNITS = {"gibps-mo": 1024, "mibps-mo": 1}, {"hrs": 1}
 """Unit in lower case -> how many of the unit that is kept it holds. io2 alone is sold by the "GB-month"."""
 
-_USAGE = re.compile(r"(?:[A-Z]{2,4}\d{0,2}-)?(?P<usage>[^-].*)", re.ASCII)
+_USAGE = re.compile(r"(?:[A-Z][A-Z0-9]{1,11}-)?(?P<usage>[^-].*)", re.ASCII)
 """A usage type after the prefix of its region: USE1-, EU-, APN1-; that of us-east-1 may be missing."""
 
 
@@ -173,7 +173,7 @@ def parse_storage_prices(products: Iterable[object], region: str, now: datetime)
         attrs = listed.product.attributes
         usage = _USAGE.fullmatch(attrs.usagetype)
         line = LINES.get(usage["usage"]) if usage else None
-        if line is None or attrs.region_code != region or attrs.location_type != "AWS Region":
+        if line is None or attrs.region_code != region or attrs.location_type == OUTPOSTS:
             continue
         for _, dimension in listed.list_dimensions(now.astimezone(UTC)):
             size = _get_units(line).get(dimension.unit.lower())

@@ -14,13 +14,28 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import ceil
+from string import ascii_lowercase
 from sys import intern
 from typing import Any
 
+from costguard.metering.billing import CEILING_VCPUS_MIN, LICENCE_PER_VCPU
 from costguard.metering.meter import GB, IOPS, MIBPS
-from costguard.metering.observation import LARGEST_GB, UNKNOWN_HANDLING, Disk, Handling, Observation, Price
+from costguard.metering.observation import (
+    LARGEST_GB,
+    UNKNOWN_HANDLING,
+    UNPRICED,
+    Disk,
+    Estimate,
+    Handling,
+    Observation,
+    Price,
+    mark_place,
+    widen_price,
+)
+from costguard.metering.price_ladder import VCPUS_UNKNOWN
 from costguard.values.instant import parse_instant
-from costguard.values.money import Rate
+from costguard.values.money import NANO, Rate
 from costguard.values.resource import ADDRESS, RUNNING, VOLUME, ResourceKey
 from costguard_aws.instance_types import GpuInstanceType
 from costguard_aws.price_list import PLAIN, SOURCE, PriceKey
@@ -58,6 +73,7 @@ OPERATIONS = {"windows": "RunInstances:0002"}
 """UsageOperation by Platform, for answers that lack it: EC2's billing codes, aws.md section 1."""
 
 BLOCK, HOST = "capacity block, paid up front", "dedicated host, billed in its place"
+OUTPOST = "Outpost, billed by its racks"
 """Where the price of one that costs nothing more an hour comes from: what was paid for it is not in EC2's answer."""
 
 
@@ -93,7 +109,7 @@ def observe_instance(item: Fields, place: ListingScope, lookup: TypeAndPriceLook
     labels = parse_labels(item)
     launched = _read_time(item, "LaunchTime", key.id, note)
     tier = TIERS.get(item.get("InstanceLifecycle", ""), "reserved")
-    return Observation(
+    observation = Observation(
         key=key,
         state=state,
         name=_find_label(labels, "name"),
@@ -112,13 +128,47 @@ def observe_instance(item: Fields, place: ListingScope, lookup: TypeAndPriceLook
         vcpus=kind.vcpus if kind else 0,
         ram_gb=kind.ram_gb if kind else 0,
     )
+    return add_surcharges(observation, item)
+
+
+CREDITS_PER_VCPU, WINDOWS_CREDITS_PER_VCPU = 50_000_000, 96_000_000
+"""Nano-USD an hour of a T machine's vCPU above its credits, at most. EC2's page on unlimited mode, from memory, 2026-11."""
+DEDICATED_FEE = 2 * NANO
+"""Nano-USD an hour of a region in which dedicated instances run. EC2's page on dedicated instances, from memory, 2026-11."""
+
+
+def add_surcharges(observation: Observation, item: Fields) -> Observation:
+    """Return `observation` whose prices say what the list leaves out: software, credits, the fee for dedicated instances."""
+    vcpus = max(ceil(observation.vcpus) or VCPUS_UNKNOWN, CEILING_VCPUS_MIN)
+    parts = dict[str, int]()
+    if any(one.get("ProductCodeType") == "marketplace" for one in item.get("ProductCodes", ())):
+        parts["Marketplace software"] = vcpus * LICENCE_PER_VCPU
+    if re.match(r"t\d", observation.instance_type):
+        windows = item.get("Platform", "").lower() == "windows"
+        parts["CPU credits"] = vcpus * (WINDOWS_CREDITS_PER_VCPU if windows else CREDITS_PER_VCPU)
+    if item.get("Placement", {}).get("Tenancy") == "dedicated":
+        parts["the region's fee for dedicated instances"] = DEDICATED_FEE
+    if not parts:
+        return observation
+    prices = (widen_price(price, " and ".join(parts), sum(parts.values())) for price in observation.prices)
+    return replace(observation, prices=tuple(prices))
+
+
+def find_price_region(item: Fields, region: str, name: str = "AvailabilityZone") -> str:
+    """Return the region of the price list where `item` stands, by its zone or the place `name`.
+
+    A Local Zone (us-west-2-lax-1a) and a Wavelength Zone are regions of the list: us-west-2-lax-1.
+    """
+    zone = item.get("Placement", item).get(name)
+    usual = not isinstance(zone, str) or zone in ("", region) or is_usual_zone(zone, region)
+    return region if usual else intern(zone.rstrip(ascii_lowercase))
 
 
 def make_price_key(item: Fields, region: str) -> PriceKey:
     """Return the key of an instance's list price."""
     operation = item.get("UsageOperation") or OPERATIONS.get(item.get("Platform", "").lower(), "RunInstances")
     tenancy = item.get("Placement", {}).get("Tenancy") or "default"
-    return PriceKey(intern(item.get("InstanceType", "")), region, intern(operation), intern(tenancy))
+    return PriceKey(intern(item.get("InstanceType", "")), find_price_region(item, region), intern(operation), intern(tenancy))
 
 
 def _list_prices(item: Fields, region: str, tier: str, lookup: TypeAndPriceLookup) -> tuple[Price, ...]:
@@ -128,10 +178,10 @@ def _list_prices(item: Fields, region: str, tier: str, lookup: TypeAndPriceLooku
     if tier == "spot":
         return ()
     key = make_price_key(item, region)
-    if key.tenancy == "host":
-        return (Price(None, None, HOST, special=True),)
+    if key.tenancy == "host" or item.get("OutpostArn"):
+        return (Price(None, None, OUTPOST if item.get("OutpostArn") else HOST, special=True),)
     price = lookup.price(key)
-    plain = key.operation == PLAIN and key.tenancy == "default"
+    plain = (key.region, key.operation, key.tenancy) == (region, PLAIN, "default")
     return (price if plain else replace(price, surcharged=True),)
 
 
@@ -265,6 +315,8 @@ def observe_volume(
     labels, attached = parse_labels(item), next((one.get("InstanceId") for one in item.get("Attachments", ())), "")
     if size is None:
         note(f"{key.id}: its size cannot be read, so its cost is unknown")
+    where = "outpost" if item.get("OutpostArn") else find_price_region(item, place.region)
+    disks = (_price_disk(size, kind, GB, price), *_list_provisioned(item, kind, price))
     return Observation(
         key=key,
         state=state,
@@ -274,7 +326,7 @@ def observe_volume(
         owner=_find_label(labels, "owner"),
         labels=labels,
         created_at=_read_time(item, "CreateTime", key.id, note),
-        disks=(_price_disk(size, kind, GB, price), *_list_provisioned(item, kind, price)),
+        disks=disks if where == place.region else mark_place(disks, where),
         why="" if state == RUNNING else word[:80],
     )
 
@@ -305,6 +357,11 @@ def _list_provisioned(item: Fields, kind: str, price: StoragePricing) -> Iterato
             yield _price_disk(amount, line, measure, price)
 
 
+BORDER_GROUP = "NetworkBorderGroup"  # the field of an address that names its place
+ADDRESS_MOST = 50_000_000
+"""Nano-USD an hour of an address outside of the list's regions: ten times the price in all regions; an assumption, 2026-11."""
+
+
 def observe_address(item: Fields, place: ListingScope, price: StoragePricing = lambda _line: None) -> Observation | None:
     """Return one Elastic IP, which is billed in use or idle until it is released.
 
@@ -315,6 +372,9 @@ def observe_address(item: Fields, place: ListingScope, price: StoragePricing = l
     labels, name = parse_labels(item), item.get("AllocationId") or item.get("PublicIp", "")
     used = bool(item.get("AssociationId") or item.get("InstanceId"))
     nano = price(ADDRESS_IN_USE if used else ADDRESS_IDLE)
+    prices = () if nano is None else (Price(Rate(nano_per_hour=nano), None, SOURCE),)
+    if nano is None and find_price_region(item, place.region, BORDER_GROUP) != place.region:
+        prices = (Price(None, None, SOURCE, estimate=Estimate(0, ADDRESS_MOST, UNPRICED)),)
     return Observation(
         key=ResourceKey(AWS, place.account, place.region, name),
         state=RUNNING,
@@ -322,7 +382,7 @@ def observe_address(item: Fields, place: ListingScope, price: StoragePricing = l
         name=_find_label(labels, "name") or item.get("PublicIp", ""),
         owner=_find_label(labels, "owner"),
         labels=labels,
-        prices=() if nano is None else (Price(Rate(nano_per_hour=nano), None, SOURCE),),
+        prices=prices,
         why="" if used else "idle",
     )
 

@@ -17,11 +17,14 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import ceil
 
 import msgspec
 
 from costguard.errors import InvalidAnswerError, ProviderError, to_one_line
-from costguard.metering.observation import parse_hourly_rate
+from costguard.metering.billing import LICENCE_PER_VCPU
+from costguard.metering.observation import Price, parse_hourly_rate, widen_price
+from costguard.metering.price_ladder import VCPUS_UNKNOWN
 from costguard.providers.ports import Cache
 from costguard.providers.transport import Deadline
 from costguard.system.clock import Clock
@@ -40,10 +43,26 @@ ON_DEMAND, SPOT, FLEX = "on-demand", "spot", "flex"
 TORN = 0
 """Two SKUs fit one part and differ: the price is unknown, rather than the first, the last or the cheaper."""
 
+AI_ZONE = re.compile(r"-ai\d")
+"""In the names of AI zones (us-south1-ai1a), which the catalogue does not have; prices of their region say little of them."""
+SOLE_TENANT = "sole-tenant node, billed in its place"
+FREE_SOFTWARE = re.compile(
+    r"/projects/((almalinux|centos|cos|debian|fedora|fedora-coreos|opensuse|oracle-linux|rocky-linux|ubuntu-os)-cloud|vm-options|"
+    r"(click-to-deploy|confidential-vm|gke-node|ml|ubuntu-os-accelerator)-images|compute-image-tools|deeplearning-platform-release)/"
+)
+"""Whose licences cost nothing: Compute Engine's public images and its own options, from memory, 2026-11."""
+
 HOURS_A_MONTH = 730
 NANO = 10**9
 
 Prices = Mapping[str, int]
+
+
+def add_software(price: Price, licences: Iterable[str], vcpus: float) -> Price:
+    """Return `price`, surcharged if a licence of its disks is not known to be free: Windows, RHEL, or from the Marketplace."""
+    if all(FREE_SOFTWARE.search(one) for one in licences):
+        return price
+    return widen_price(price, "paid software", ceil(vcpus or VCPUS_UNKNOWN) * LICENCE_PER_VCPU)
 
 
 def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> int:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
 from costguard.metering.meter import GB, IOPS, MIBPS
-from costguard.metering.observation import Disk, Handling, Observation, Price
+from costguard.metering.observation import Disk, Handling, Observation, Price, mark_place
 from costguard.values.gpu import GpuNames
 from costguard.values.instant import parse_instant
 from costguard.values.money import Rate
 from costguard.values.resource import ADDRESS, SPOT, VOLUME, ResourceKey, make_storable
 from costguard_gcp.machine_types import MachineShape
-from costguard_gcp.price_list import FLEX, IOPS_END, MIBPS_END, ON_DEMAND, REGIONAL, SOURCE
+from costguard_gcp.price_list import AI_ZONE, FLEX, IOPS_END, MIBPS_END, ON_DEMAND, REGIONAL, SOLE_TENANT, SOURCE, add_software
 from costguard_gcp.wire import Named, parse_whole_number, read_number, take_last_part
 
 if TYPE_CHECKING:  # a listing of offers does not pay for the SDK
@@ -127,10 +127,14 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
     price, why = reading.price(question) if type_name else (Price(None), "machine type is missing")
     if not (shape and shape.gpus) and _has_uncounted_gpus(instance):
         price, why = Price(None, special=True), "price unknown: how many GPUs it has cannot be read"
-    if question.sku_tier not in PLAIN_TIERS:
+    if instance.scheduling.node_affinities:
+        price, why = Price(None, None, SOLE_TENANT, special=True), ""
+    elif question.sku_tier not in PLAIN_TIERS:
         price = replace(price, special=True)
-    elif any(kind.endswith(LICENCE) for kind, _ in attached):
+    elif any(kind.endswith(LICENCE) for kind, _ in attached) or AI_ZONE.search(where):
         price = replace(price, surcharged=True)
+    vcpus = shape.vcpus if shape else _parse_vcpus(type_name)
+    price = add_software(price, (one for disk in instance.disks for one in disk.licenses), vcpus)
     if why and state == "running":
         notes.append(why)
     stopped = parse_instant(instance.last_suspended_timestamp if state == "suspended" else instance.last_stop_timestamp)
@@ -151,7 +155,7 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         disks=_list_local_ssds(instance, shape, reading.local_ssd(question.sku_tier, question.region)),
         why=make_storable(shorten(instance.status)),
         handling=make_handling(instance, shape, started),
-        vcpus=shape.vcpus if shape else _parse_vcpus(type_name),
+        vcpus=vcpus,
         ram_gb=shape.ram_gib if shape else 0,
     )
     return observation, tuple(f"{name or instance.id}: {note}" for note in notes)
@@ -302,6 +306,7 @@ def observe_disk(
     line = kind if zone or not disk.region or not kind.startswith("pd-") else f"{kind}{REGIONAL}"
     try:
         disks = (_make_disk(size, line, GB, price(line, region)), *_list_provisioned(disk, kind, region, price))
+        disks = mark_place(disks, region) if AI_ZONE.search(region) else disks
     except InputError:
         disks, notes = (Disk(None, line),), [f"size {size} GB is more than any disk has"]
     observation = Observation(

@@ -107,7 +107,12 @@ def test_what_does_not_match_is_left_out_of_spending_and_burn() -> None:
 def test_another_currency_is_listed_and_never_added() -> None:
     found = stands(spendings=(spent("6"), spent("7", "8", "9", currency="EUR"), spent("1", currency="EUR")))
     assert found.spent == between("6", "6", "6")
-    assert found.notes == ("9.00 EUR is not counted: the budget is in USD",)
+    assert [one.says for one in list_budget_warnings(found)] == ["charges in EUR are not counted: its cap is in USD"]
+
+
+def test_a_cap_in_a_currency_that_nothing_is_charged_in_warns_that_it_can_never_act() -> None:
+    (warning,) = list_budget_warnings(stands(replace(DAILY, cap=Money.parse("10", "EUR")), burns=(burn("2.99"),)))
+    assert "its cap is in EUR and charges are in USD, so it can never act" in warning.says
 
 
 def test_the_forecast_keeps_its_ends_apart_and_low_is_what_surely_bills() -> None:

@@ -36,6 +36,7 @@ from costguard.services.guarding.guard_inputs import build_guard_config, describ
 from costguard.services.guarding.plan import answer_plan
 from costguard.services.guarding.route_checks import check_routes
 from costguard.services.guarding.run_view import decode_run_view
+from costguard.services.guarding.void_settings import list_void_settings
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
@@ -58,7 +59,10 @@ TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def lint_policies(*, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard policy lint`: raise an error for invalid settings; else list what is probably unintended."""
+    """Answer `costguard policy lint`: raise an error for invalid settings; else list what is probably unintended.
+
+    It refuses what can never take effect.
+    """
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
     accepted = find_accepted_caps(settings.budgets, _load_overrides(settings), overrides.get_now())
@@ -68,7 +72,9 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
     ]
     checks = [(route.account, check) for route in check_routes(settings) for check in route.checks]
     problems = [f"route {name}: {one.subject}: {one.told}; {one.fix}" for name, one in checks if one.outcome == CHECK_BAD]
-    refusal = NoAnswerError(f"bad: {'; '.join(problems)}", hint="correct it, then costguard notify test")
+    voids = list_void_settings(settings)
+    problems += [one.says for one in voids if one.certain]
+    refusal = NoAnswerError(f"bad: {'; '.join(problems)}", hint="correct it; costguard doctor lists all")
     return CommandAnswer(
         refusal=refusal if problems else None,
         document=build_policy_lint_document(
@@ -81,7 +87,7 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
             rails=settings.rails or Rails(),
             configured=configured,
             admin_route=build_guard_config(settings).admin_route,
-            machines=list_reach(settings, settings.policies),
+            machines=[*(one.says for one in voids if not one.certain), *list_reach(settings, settings.policies)],
         ),
     )
 
@@ -92,7 +98,7 @@ def explain_policies(name: str | None = None, *, config: str | None = None) -> C
     policies = settings.policies if name is None else (_find_policy(settings, name),)
     past_overrides, at = _load_overrides(settings), overrides.get_now()
     levels = {policy.name: _find_arming(policy, past_overrides, at) for policy in policies}
-    return CommandAnswer(document=build_policy_explanation_document(policies, levels))
+    return CommandAnswer(document=build_policy_explanation_document(policies, levels, at))
 
 
 def try_policy(name: str, fact_texts: Sequence[str], *, config: str | None = None) -> CommandAnswer:

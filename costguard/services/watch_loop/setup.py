@@ -80,7 +80,7 @@ def answer_doctor(
     document = build_doctor_document(findings, own, routes=routes, notes=shown, all_checks=all_checks)
     checks = [(one.provider, check) for one in (*findings, own, *routes) for check in one.checks]
     bad = [f"{provider}: {check.subject}" for provider, check in checks if check.outcome == CHECK_BAD]
-    refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="apply the fixes above") if bad else None
+    refusal = NoAnswerError(f"bad: {', '.join(dict.fromkeys(bad))}", hint="apply the fixes above") if bad else None
     if not bad and not findings:
         hint = "export a provider's key, then costguard init; costguard providers lists what each needs"
         refusal = NoAnswerError("nothing was checked: no provider is configured, and no credentials were found", hint=hint)
@@ -124,8 +124,9 @@ def _build_offline_result(name: str) -> AccountExamination:
 
 
 def _check_installation(settings: Settings) -> AccountChecks:
-    """Check the ledger and its database library."""
+    """Check the ledger and its database library, and for settings that never take effect."""
     from costguard.ledger.db.maintenance import describe_ledger_path, has_wal_fix, read_sqlite_version
+    from costguard.services.guarding.void_settings import list_void_settings
 
     url, version = resolve_ledger_url(settings), read_sqlite_version()
     checks = [_check_ledger(url)]
@@ -142,6 +143,8 @@ def _check_installation(settings: Settings) -> AccountChecks:
             )
             fix = "let no other program write to it, run costguard db backup on a timer, or use a Python with a newer SQLite"
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=text, fix=fix))
+    for one in list_void_settings(settings):
+        checks.append(HealthCheck(subject="settings", outcome=CHECK_BAD if one.certain else CHECK_UNSURE, told=one.says))
     return AccountChecks(provider="ledger", account=describe_ledger_path(url), checks=tuple(checks))
 
 

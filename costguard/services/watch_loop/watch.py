@@ -27,6 +27,7 @@ from costguard.services.guarding.guard import GuardRunResult
 from costguard.services.guarding.guard_inputs import build_guard_config
 from costguard.services.guarding.plan_view import list_cap_shortfalls, list_unarmed, to_hourly_money
 from costguard.services.guarding.status import build_totals
+from costguard.services.guarding.void_settings import list_void_settings
 from costguard.services.guarding.watchdog_context import (
     HEARTBEAT_LIMIT_S,
     WatchdogContext,
@@ -97,6 +98,7 @@ def run_watch(
         _check_key_exposure(context.sources)
         for why in list_unarmed(context.guard.rules):
             get_log().warning("not_armed", why=why)
+        _log_void_settings(settings)
         if not context.sources and not offline:
             get_log().warning("nothing_watched", why="no provider is configured", hint=CONFIGURE_HINT)
         polled = context.poll() if context.shared is None else None
@@ -120,6 +122,11 @@ def run_watch(
         if code != UNFINISHED:
             context.release_leadership()
         return code
+
+
+def _log_void_settings(settings: Settings) -> None:
+    for one in list_void_settings(settings):
+        get_log().warning("setting_without_effect" if one.certain else "setting_in_doubt", why=one.says)
 
 
 def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
@@ -317,6 +324,7 @@ def _reload_settings(context: WatchdogContext, show: ShowWatchView, interval: st
         if interval is not None
         else settings.watch.interval
     )
+    _log_void_settings(settings)
     context.adopt(settings, build_guard_config(settings, every))
     return _build_duties(context, show, every)
 

@@ -13,10 +13,13 @@ from costguard_gcp.translation import (
     PriceQuestion,
     find_controller,
     find_sku_tier,
+    observe_disk,
     observe_instance,
 )
-from google.cloud.compute_v1 import Instance
+from google.cloud.compute_v1 import Disk, Instance
 
+from costguard.data import ShippedFacts
+from costguard.metering.billing import list_meters
 from costguard.metering.observation import Observation, Price
 from costguard.values.money import Rate
 from tests.contract.rig import NAMES
@@ -208,3 +211,30 @@ def test_a_reservation_is_paid_for_whether_it_runs_or_not() -> None:
     assert "june" in seen(reservationAffinity=affinity).handling.committed
     assert seen(scheduling={"provisioningModel": "RESERVATION_BOUND"}).handling.committed
     assert not seen(reservationAffinity={"consumeReservationType": "ANY_RESERVATION"}).handling.committed
+
+
+def test_on_a_sole_tenant_node_the_node_is_billed() -> None:
+    affinity = {"key": "compute.googleapis.com/node-group-name", "operator": "IN", "values": ["nodes"]}
+    price = seen(scheduling={"provisioningModel": "STANDARD", "nodeAffinities": [affinity]}).prices[-1]
+    assert (price.rate, price.special, price.source) == (None, True, "sole-tenant node, billed in its place")
+
+
+@pytest.mark.parametrize(
+    ("project", "most"),
+    [("debian-cloud", 0), ("ubuntu-os-cloud", 0), ("windows-cloud", 12), ("rhel-cloud", 12), ("somebodys-public", 12)],
+)
+def test_paid_software_is_a_surcharge_on_the_price_of_the_machine(project: str, most: int) -> None:
+    licence = f"https://www.googleapis.com/compute/v1/projects/{project}/global/licenses/one"
+    price = seen(disks=[{"licenses": [licence]}]).prices[-1]
+    assert price.rate == RATE
+    assert (price.estimate.high if price.estimate else RATE.nano_per_hour) == RATE.nano_per_hour + most * 450_000_000
+    assert bool(price.estimate) == bool(most)
+
+
+def test_a_disk_in_an_ai_zone_has_no_price_of_its_region() -> None:
+    item = {"id": "1", "sizeGb": "100", "status": "READY", "type": "t/pd-ssd", "zone": "z/us-central1-ai1a"}
+    disk = Disk.from_json(json.dumps(item))
+    observation, _ = observe_disk(disk, "us-central1-ai1a", "p")
+    (meter,) = list_meters(observation, ShippedFacts().get_billing_rules()["gcp"], {}).values()
+    assert not meter.price.known
+    assert meter.price.low < meter.price.high
