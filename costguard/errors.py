@@ -201,6 +201,10 @@ class UnreachableError(ProviderError):
     """No answer that says anything: the network, TLS, time, or a failure on the provider's side. An act may have worked."""
 
 
+class UnsentError(UnreachableError):
+    """No connection came about, so no request was sent: an act had no effect."""
+
+
 class InvalidAnswerError(ProviderError):
     """An answer came that cannot be read: HTML, cut short, too large, of another shape, a redirect. An act may have worked."""
 

@@ -10,7 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from costguard.errors import InputError, UnknownNameError
+from costguard.errors import (
+    ConflictError,
+    CredentialsError,
+    ForbiddenError,
+    InputError,
+    MissingError,
+    ProviderError,
+    RefusedError,
+    ThrottledError,
+    UnknownNameError,
+    UnsentError,
+    to_one_line,
+)
 from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of
 
 TEXT_SETTING, TEXTS_SETTING, FLAG_SETTING, WHOLE_SETTING, TABLES_SETTING = "text", "texts", "flag", "whole", "tables"
@@ -191,13 +203,14 @@ class HealthCheck:
         require_one_of(self.outcome, CHECK_OUTCOMES, f"check {self.subject}")
 
 
-ACCEPTED, ALREADY, REFUSED, MISSING, UNCLEAR = "accepted", "already", "refused", "missing", "unclear"
+ACCEPTED, ALREADY, REFUSED, MISSING, UNCLEAR, POSTPONED = "accepted", "already", "refused", "missing", "unclear", "postponed"
 ACTION_RESPONSES = {
     ACCEPTED: "the provider took the request",
     ALREADY: "it is in that state or changing to it",
     REFUSED: "the provider refused; nothing was done",
     MISSING: "the provider does not know the instance",
     UNCLEAR: "no valid answer: the act may or may not have happened; check the state first",
+    POSTPONED: "the provider took no request now (too many, or no connection); nothing was done, and it may be sent again soon",
 }
 
 
@@ -210,3 +223,15 @@ class ActionResponse:
 
     def __post_init__(self) -> None:
         require_one_of(self.said, ACTION_RESPONSES, "reception")
+
+
+def interpret_act_error(broken: ProviderError, *, sent: bool = True, why: str = "") -> ActionResponse:
+    """Return the response that `broken` is. `sent`: False for the check before the request. `why`: other words for it."""
+    why = why or to_one_line(broken.what)
+    if isinstance(broken, MissingError):
+        return ActionResponse(said=MISSING, why=why)
+    if isinstance(broken, ConflictError | CredentialsError | ForbiddenError | RefusedError):
+        return ActionResponse(said=REFUSED, why=why if sent else f"{why}; nothing was sent")
+    if not sent:
+        return ActionResponse(said=POSTPONED, why=f"its state could not be checked, so nothing was sent: {why}")
+    return ActionResponse(said=POSTPONED if isinstance(broken, ThrottledError | UnsentError) else UNCLEAR, why=why)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from costguard.errors import ForbiddenError, InputError, InvalidAnswerError, MissingError, ProviderError, UnreachableError
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.errors import ForbiddenError, InputError, MissingError, ProviderError
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse, interpret_act_error
 from costguard.values.resource import ResourceKey
 from costguard_aws.api import Ec2Api, Ec2Item
 from costguard_aws.instance_types import GpuInstanceType
@@ -139,18 +139,18 @@ def _receive_act(refusal: Callable[[], ActionResponse | None], act: Callable[[],
     """Run the check and, if it refuses nothing, the act; return the result."""
     try:
         refused = refusal()
-    except (ProviderError, InputError) as broken:
+    except (MissingError, InputError) as broken:
         return _refuse(f"its state could not be checked, so nothing was sent: {broken.what}")
+    except ProviderError as broken:
+        return interpret_act_error(broken, sent=False)
     if refused is not None:
         return refused
     try:
         return act()
-    except (UnreachableError, InvalidAnswerError) as broken:
-        return ActionResponse(said=UNCLEAR, why=broken.what)
-    except MissingError as broken:
-        return ActionResponse(said=MISSING, why=broken.what)
-    except (ProviderError, InputError) as broken:
+    except InputError as broken:
         return _refuse(broken.what)
+    except ProviderError as broken:
+        return interpret_act_error(broken)
 
 
 def _judge_state_change(old_state: str, new_state: str, target_states: tuple[str, str]) -> ActionResponse:

@@ -13,21 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from costguard.errors import (
-    ConflictError,
-    CredentialsError,
-    ForbiddenError,
-    InvalidAnswerError,
-    MissingError,
-    ProviderError,
-    RefusedError,
-    ThrottledError,
-    shorten,
-    to_one_line,
-)
+from costguard.errors import InvalidAnswerError, MissingError, ProviderError, shorten, to_one_line
 from costguard.metering.observation import Observation
 from costguard.providers.transport import Deadline
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, REFUSED, UNCLEAR, ActionResponse, interpret_act_error
 from costguard.values.resource import ResourceKey
 from costguard_gcp.api import PAGE, ComputeSdk
 from costguard_gcp.inventory import EMPTY, MOST_PAGES, format_reason, list_aggregated
@@ -176,19 +165,15 @@ def _build_fields(key: ResourceKey, instance: Instance) -> dict[str, object]:
 
 
 def interpret_error(broken: ProviderError, *, looking: bool = False) -> ActionResponse:
-    """Return the result of an act that raised an error: refused, missing, or unclear.
+    """Return the result of an act that raised an error.
 
     `looking`: the error came from the check before the act, so nothing was sent; there, a zone or project that is not found
     proves nothing.
     """
     why = format_reason(broken)
-    if looking:
+    if looking and isinstance(broken, MissingError):
         return ActionResponse(said=REFUSED, why=f"not sent, because its state could not be checked: {why}")
-    if isinstance(broken, MissingError):
-        return ActionResponse(said=MISSING, why=why)
-    if isinstance(broken, ConflictError | CredentialsError | ForbiddenError | RefusedError):
-        return ActionResponse(said=REFUSED, why=why)
-    return ActionResponse(said=REFUSED if isinstance(broken, ThrottledError) and broken.code else UNCLEAR, why=why)
+    return interpret_act_error(broken, sent=not looking, why=why)
 
 
 def interpret_operation(operation: Operation, key: ResourceKey) -> ActionResponse:

@@ -6,19 +6,9 @@ which is often not possible while it boots; then nothing is sent.
 
 from __future__ import annotations
 
-from costguard.errors import (
-    ConflictError,
-    CredentialsError,
-    ForbiddenError,
-    MissingError,
-    ProviderError,
-    RefusedError,
-    ThrottledError,
-    shorten,
-    to_one_line,
-)
+from costguard.errors import ConflictError, MissingError, ProviderError, shorten, to_one_line
 from costguard.providers.transport import Deadline
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, REFUSED, UNCLEAR, ActionResponse, interpret_act_error
 from costguard_lambda.api import LambdaApi
 from costguard_lambda.translation import OVER
 
@@ -26,7 +16,6 @@ LOOK_S = 8.0
 """Seconds for each of the two looks: with the act's own 20 s they stay near the 30 s after which an intent expires."""
 REPEATED = "global/unknown"
 """What a second terminate of one instance was answered with, as a 500 (skypilot, pull request 3410)."""
-NO = (CredentialsError, ForbiddenError, ThrottledError, RefusedError)
 
 
 def terminate_instance(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse:
@@ -36,10 +25,6 @@ def terminate_instance(api: LambdaApi, id_: str, timeout_s: float) -> ActionResp
         return response
     try:
         listed = api.terminate(id_)
-    except MissingError as gone:
-        return ActionResponse(said=MISSING, why=_format_reason(gone))
-    except NO as refused:
-        return ActionResponse(said=REFUSED, why=_format_reason(refused))
     except ProviderError as broken:
         return _look_after(api, id_, timeout_s, broken)
     if not listed:
@@ -51,14 +36,8 @@ def _look_before(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse |
     """Return why nothing must be sent; None if the instance exists and can be terminated."""
     try:
         one = api.fetch_instance(id_, Deadline(min(LOOK_S, timeout_s)))
-    except MissingError as gone:
-        return ActionResponse(said=MISSING, why=_format_reason(gone))
-    except NO as refused:
-        return ActionResponse(said=REFUSED, why=f"{_format_reason(refused)}; nothing was sent")
     except ProviderError as broken:
-        return ActionResponse(
-            said=UNCLEAR, why=f"its state could not be checked, so nothing was sent: {_format_reason(broken)}"
-        )
+        return interpret_act_error(broken, sent=False)
     act = one.actions.terminate if one.actions else None
     reason = to_one_line(shorten(act.reason_code or "", 60)) if act else ""
     if one.status in OVER or reason == "vm-is-terminating":
@@ -73,19 +52,14 @@ def _look_after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderErro
 
     The state is checked again only for the codes of a repeated request.
     """
-    conflict = isinstance(broken, ConflictError)
-    if not conflict and broken.code != REPEATED:
-        return ActionResponse(said=UNCLEAR, why=_format_reason(broken))
+    if not isinstance(broken, ConflictError) and broken.code != REPEATED:
+        return interpret_act_error(broken)
     try:
         over = api.fetch_instance(id_, Deadline(min(LOOK_S, timeout_s))).status in OVER
     except MissingError:
         over = True
     except ProviderError:
-        return ActionResponse(said=UNCLEAR, why=_format_reason(broken))
+        return ActionResponse(said=UNCLEAR, why=to_one_line(broken.what))
     if over:
-        return ActionResponse(said=ALREADY, why=f"it is terminating; Lambda said {_format_reason(broken)}")
-    return ActionResponse(said=REFUSED if conflict else UNCLEAR, why=_format_reason(broken))
-
-
-def _format_reason(broken: ProviderError) -> str:
-    return to_one_line(broken.what)
+        return ActionResponse(said=ALREADY, why=f"it is terminating; Lambda said {to_one_line(broken.what)}")
+    return interpret_act_error(broken)

@@ -10,25 +10,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from costguard.errors import (
-    ConflictError,
-    CredentialsError,
-    ForbiddenError,
-    MissingError,
-    ProviderError,
-    RefusedError,
-    ThrottledError,
-    shorten,
-)
+from costguard.errors import ConflictError, MissingError, ProviderError, shorten
 from costguard.providers.transport import HttpResponse, ProviderChannel
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse, interpret_act_error
 from costguard.values.resource import ResourceKey
 from costguard_runpod.api import build_pod_path, fetch_pod, parse_pod
 from costguard_runpod.translation import PROVIDER, make_handling
 from costguard_runpod.wire import Pod
 
-NO = (CredentialsError, ForbiddenError, RefusedError, ThrottledError)
-"""A clear no: RunPod did nothing."""
 NO_CONTENT = 204
 STARTED = ("PROVISIONING", "STARTING", "RUNNING")
 
@@ -113,8 +102,7 @@ def _send_act(
     try:
         response = hindered(fetch_pod(channel, key, first=True))
     except ProviderError as broken:
-        answer = _interpret_error(broken)
-        return ActionResponse(said=answer.said, why=f"{answer.why}; no request was sent") if answer.said == UNCLEAR else answer
+        return interpret_act_error(broken, sent=False)
     if response is not None:
         return response
     try:
@@ -122,7 +110,7 @@ def _send_act(
     except ConflictError as no:
         return _look_after_conflict(channel, key, no, targets)
     except ProviderError as broken:
-        return _interpret_error(broken)
+        return interpret_act_error(broken)
 
 
 def _explain_hold(pod: Pod, act: str) -> ActionResponse | None:
@@ -151,14 +139,6 @@ def _look_after_conflict(
     except ProviderError:
         return ActionResponse(said=REFUSED, why=no.what)
     return ActionResponse(said=ALREADY, why=f"it is {now}") if now in targets else ActionResponse(said=REFUSED, why=no.what)
-
-
-def _interpret_error(broken: ProviderError) -> ActionResponse:
-    if isinstance(broken, MissingError):
-        return ActionResponse(said=MISSING, why=broken.what)
-    if isinstance(broken, NO):
-        return ActionResponse(said=REFUSED, why=broken.what)
-    return ActionResponse(said=UNCLEAR, why=broken.what)
 
 
 def _is_ended(reply: HttpResponse, key: ResourceKey) -> bool:

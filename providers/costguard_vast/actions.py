@@ -6,9 +6,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from costguard.errors import InvalidAnswerError, MissingError, ProviderError, RefusedError, UnreachableError
+from costguard.errors import ProviderError, RefusedError
 from costguard.providers.transport import Deadline
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import (
+    ACCEPTED,
+    ALREADY,
+    MISSING,
+    POSTPONED,
+    REFUSED,
+    UNCLEAR,
+    ActionResponse,
+    interpret_act_error,
+)
 from costguard.values.resource import ResourceKey
 from costguard_vast.api import VastApi, format_reason
 from costguard_vast.translation import is_settled
@@ -51,7 +60,7 @@ def start_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionRespon
     if isinstance(instance, ActionResponse):
         return instance
     if instance is None:
-        return ActionResponse(said=REFUSED, why="its state could not be checked, so nothing was sent")
+        return ActionResponse(said=POSTPONED, why="its state could not be checked, so nothing was sent")
     if not is_settled(instance):
         return ActionResponse(said=ALREADY, why="it is running or starting")
     return _send_act(lambda: api.start(key.id))
@@ -76,19 +85,10 @@ def _look_before(api: VastApi, id_: str) -> Instance | ActionResponse | None:
 def _send_act(act: Callable[[], ActAnswer]) -> ActionResponse:
     try:
         answer = act()
-    except MissingError as broken:
-        return ActionResponse(said=MISSING, why=format_reason(broken))
     except ProviderError as broken:
-        return ActionResponse(said=UNCLEAR if _is_unclear(broken) else REFUSED, why=format_reason(broken))
+        if isinstance(broken, RefusedError) and 200 <= broken.status < 300:  # noqa: PLR2004 - HTTP's own line
+            return ActionResponse(said=UNCLEAR, why=format_reason(broken))
+        return interpret_act_error(broken, why=format_reason(broken))
     if answer.success is True:
         return ActionResponse(said=ACCEPTED)
     return ActionResponse(said=UNCLEAR, why="Vast answered 200 without confirming the request")
-
-
-def _is_unclear(broken: ProviderError) -> bool:
-    """Return whether an act with this error may have succeeded.
-
-    That is so for no answer, an unexpected one, or a refusal with status 200.
-    """
-    said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
-    return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import NoReturn
 
-from costguard.metering.observation import Observation
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+import pytest
+from httpcore2 import ConnectError, HTTPConnection
+from httpcore2._backends.sync import SyncBackend
+
+from costguard.guard.action_intents import READY, VERIFYING
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.services.guarding.act.send_action import ActionResult, find_action_ports, send_action
+from costguard.services.poll.configured_providers import SystemClock
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, POSTPONED, REFUSED, UNCLEAR
 from costguard.values.resource import ResourceKey
 from tests.contract.case import Case, ids, instances
 from tests.fakes.server import Answer
+from tests.services.deeds import Memory, intent
 
 VERBS = ("stop", "terminate")
 pytestmark = pytest.mark.parametrize("verb", VERBS)
@@ -138,12 +146,60 @@ def test_an_act_is_sent_once_and_a_bare_error_is_never_a_yes(case: Case, verb: s
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("after", ["0", "1", "86400", "Fri, 31 Dec 2027 23:59:59 GMT", "soon"])
-def test_a_throttled_act_is_sent_once(case: Case, verb: str, after: str) -> None:
+def test_a_throttled_act_is_sent_once_and_postponed(case: Case, verb: str, after: str) -> None:
     seen, line = _machine(case, verb)
     case.rig.fake.fault(line, "status", status=429, headers={"Retry-After": after}, times=1)
-    assert case.act(verb, seen).said in (REFUSED, UNCLEAR)
+    assert case.act(verb, seen).said == POSTPONED
     assert case.rig.fake.calls(line) == 1
     assert case.rig.state_of(seen.key.id) == "running"
+
+
+def _send(case: Case, verb: str, seen: Observation, ledger: Memory) -> ActionResult:
+    loses = seen.handling.stop_loses if verb == "stop" else seen.handling.terminate_loses
+    due = intent(life=identify_incarnation(seen), act=verb, lose=loses, irreversible=True)
+    due = ledger.rows.setdefault("one", due)
+    return send_action(due, find_action_ports(case.source), ledger, SystemClock(), lambda _: "")
+
+
+@pytest.mark.parametrize("trouble", ["429", "no connection", "503 before it"])
+def test_an_act_that_was_not_taken_is_ready_again_and_sent_later(
+    case: Case, verb: str, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (seen, line), ledger = _machine(case, verb), Memory()
+    with monkeypatch.context() as while_it_lasts:
+        if trouble == "429":
+            case.rig.fake.fault(line, "status", status=429, headers={"Retry-After": "0"}, times=1)
+        else:
+            _break_act(case, verb, while_it_lasts, connects=trouble != "no connection")
+        held = _send(case, verb, seen, ledger)
+    if held.sent and trouble == "503 before it":
+        return  # this adapter needs no look of its own, and has sent it
+    assert (held.intent.state, held.intent.sends, held.sent) == (READY, 0, False), held
+    assert held.held
+    assert case.rig.state_of(seen.key.id) == "running"
+    case.rig.fake.faults.clear()
+    done = _send(case, verb, seen, ledger)
+    assert (done.intent.state, done.intent.sends, done.sent) == (VERIFYING, 1, True), done
+    assert case.rig.state_of(seen.key.id) != "running"
+
+
+def _break_act(case: Case, verb: str, while_it_lasts: pytest.MonkeyPatch, *, connects: bool) -> None:
+    """From the adapter's own part of the act on its cloud answers looks with 503, or takes no connection."""
+    name = "stop" if verb == "stop" else "terminate"
+    usual = getattr(case.source, name)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise ConnectError("refused")
+
+    def act(*args: object, **named: object) -> object:
+        if connects:
+            case.rig.fake.fault(case.rig.one, "status", status=503)
+        else:
+            while_it_lasts.setattr(SyncBackend, "connect_tcp", refuse)
+            while_it_lasts.setattr(HTTPConnection, "is_available", lambda _self: False)
+        return usual(*args, **named)
+
+    while_it_lasts.setattr(case.source, name, act)
 
 
 @pytest.mark.sampled(6)

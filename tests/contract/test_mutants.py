@@ -178,7 +178,7 @@ CASES: Mapping[Mutant, Sequence[tuple[Callable[..., None], Mapping[str, Any]]]] 
     KeepsQuietAboutPrices: [(values.test_a_price_out_of_bounds_is_unknown_and_said, {"price": "NaN"})],
     ActsTwice: [
         (acts.test_an_act_is_sent_once_and_a_bare_error_is_never_a_yes, {"verb": "stop", "status": 500}),
-        (acts.test_a_throttled_act_is_sent_once, {"verb": "stop", "after": "0"}),
+        (acts.test_a_throttled_act_is_sent_once_and_postponed, {"verb": "stop", "after": "0"}),
     ],
     BelievesEveryYes: [
         (acts.test_a_yes_in_other_words_is_not_believed, {"verb": "stop", "body": b"[]"}),

@@ -19,13 +19,10 @@ import msgspec
 from costguard.errors import (
     ConflictError,
     CredentialsError,
-    ForbiddenError,
     InputError,
     InvalidAnswerError,
     MissingError,
     ProviderError,
-    RefusedError,
-    ThrottledError,
     UnknownNameError,
     shorten,
 )
@@ -39,12 +36,12 @@ from costguard.values.provider import (
     CHECK_GOOD,
     CLOCK_CHECK,
     CREDENTIALS_CHECK,
-    MISSING,
     REACHABLE_CHECK,
     REFUSED,
     UNCLEAR,
     ActionResponse,
     HealthCheck,
+    interpret_act_error,
 )
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import Rig
@@ -231,14 +228,10 @@ class ToyAccount:
             return ActionResponse(said=REFUSED, why="that is not a machine of this account")
         try:
             taken = self.channel.decode(self.channel.act(method, f"/machines/{key.id}{verb}"), Taken, "the answer")
-        except MissingError as gone:
-            return ActionResponse(said=MISSING, why=gone.what)
         except ConflictError as already:
             return ActionResponse(said=ALREADY, why=already.what)
-        except (CredentialsError, ForbiddenError, RefusedError, ThrottledError) as no:
-            return ActionResponse(said=REFUSED, why=no.what)
         except ProviderError as broken:
-            return ActionResponse(said=UNCLEAR, why=broken.what)
+            return interpret_act_error(broken)
         return ActionResponse(said=ACCEPTED) if taken.taken else ActionResponse(said=UNCLEAR, why="it did not take it")
 
     def examine(self) -> Sequence[HealthCheck]:

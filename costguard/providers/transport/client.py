@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 import httpcore2
 import httpx2
 
-from costguard.errors import InputError, InvalidAnswerError, ProviderError, UnreachableError, shorten
+from costguard.errors import InputError, InvalidAnswerError, ProviderError, UnreachableError, UnsentError, shorten
 from costguard.system.clock import is_too_late_to_send
 from costguard.system.clock import read_monotonic as usual
 from costguard.system.network import explain_tls_error, load_file_context, load_system_context, resolve_addresses
@@ -234,17 +234,20 @@ def _explain_failure(broken: Exception, request: HttpRequest, provider: str) -> 
         is_local = isinstance(broken, httpx2.LocalProtocolError)
         what = ": a header holds a character that cannot be sent" if is_local else " did not answer in HTTP"
         return InvalidAnswerError(f"{request.place}{what}", provider=provider)
+    kind = UnsentError if isinstance(broken, _UNSENT) else UnreachableError
     trouble = None if isinstance(broken, httpx2.TimeoutException) else explain_tls_error(broken)
     if trouble is not None:
-        return UnreachableError(f"{request.place}: {trouble.what}", provider=provider, hint=trouble.hint)
+        return kind(f"{request.place}: {trouble.what}", provider=provider, hint=trouble.hint)
     what = next(
         (words for kinds, words in _FAILURE_WORDS if isinstance(broken, kinds)), f": no connection ({type(broken).__name__})"
     )
     if "complete message body" in message:
         what = " closed the connection in the middle of its answer"
-    return UnreachableError(f"{request.place}{what}", provider=provider)
+    return kind(f"{request.place}{what}", provider=provider)
 
 
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+"""Raised before the first byte of a request: also while TLS is agreed on."""
 _FAILURE_WORDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     ((httpx2.ConnectTimeout, httpx2.PoolTimeout), ": no connection in time"),
     (httpx2.TimeoutException, ": no complete answer in time"),

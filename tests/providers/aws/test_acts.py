@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from costguard_aws.account import AwsAccount
 
-from costguard.values.provider import ACCEPTED, REFUSED
+from costguard.values.provider import ACCEPTED, POSTPONED, REFUSED
 from costguard.values.resource import ResourceKey
 from tests.fakes.aws import ACCOUNT
 from tests.providers.aws.rig import AwsRig
@@ -109,7 +109,7 @@ def test_a_machine_that_could_not_be_looked_at_first_is_not_acted_on(rig: AwsRig
     one = key(rig)
     rig.fake.fault(rig.one, "status", status=500)
     for reception in (source.stop(one, lose=ALL), source.terminate(one)):
-        assert reception.said == REFUSED
+        assert reception.said == POSTPONED
         assert "nothing was sent" in reception.why
     assert sent(rig) == 0
 

@@ -13,7 +13,7 @@ from costguard_gcp.monitoring import METRICS
 
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial
 from costguard.values.calendar import Period
-from costguard.values.provider import ACCEPTED, CHECK_BAD, CHECK_UNSURE, MISSING, REFUSED
+from costguard.values.provider import ACCEPTED, CHECK_BAD, CHECK_UNSURE, MISSING, POSTPONED, REFUSED
 from costguard.values.resource import ResourceKey
 from tests.fakes.gcp import refusal
 from tests.fakes.server import Answer
@@ -113,7 +113,7 @@ def test_an_act_over_the_rate_limit_was_not_done(rig: GcpRig, account: GcpAccoun
     key = _key(rig)
     no = refusal(403, "rateLimitExceeded")
     rig.fake.fault(rig.stops or "", "status", status=403, headers=no.headers, body=no.body)
-    assert account.stop(key).said == REFUSED
+    assert account.stop(key).said == POSTPONED
 
 
 def test_gpus_that_are_not_counted_leave_the_price_unknown(rig: GcpRig, account: GcpAccount) -> None:

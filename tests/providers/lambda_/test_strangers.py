@@ -10,7 +10,7 @@ from costguard_lambda.account import parse_base_url
 from costguard.errors import InvalidAnswerError
 from costguard.metering.inventory import Complete
 from costguard.metering.observation import Disk
-from costguard.values.provider import UNCLEAR
+from costguard.values.provider import POSTPONED
 from tests.providers.lambda_.open_fake import account, items, polled
 from tests.providers.lambda_.rig import LambdaRig
 
@@ -49,7 +49,7 @@ def test_nothing_is_ended_that_cannot_be_read_as_a_whole(rig: LambdaRig, tmp_pat
     rig.spoil(id_, actions="no")
     with account(rig, tmp_path) as source:
         (one,) = items(polled(source)).values()
-        assert source.terminate(one.key).said == UNCLEAR
+        assert source.terminate(one.key).said == POSTPONED
     assert {one.method for one in rig.fake.asked} == {"GET"}
 
 
@@ -68,7 +68,7 @@ def test_an_address_that_was_retired_proves_nothing_of_the_instance(rig: LambdaR
         (one,) = items(polled(source)).values()
         rig.fake.fault(rig.one, "status", status=410, body=b"{}")
         rig.fake.fault(rig.terminates, "status", status=410, body=b"{}")
-        assert source.terminate(one.key).said == UNCLEAR
+        assert source.terminate(one.key).said == POSTPONED
         with pytest.raises(InvalidAnswerError):
             source.look_up(one.key)
     assert one.key.id == id_

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from costguard_sim.world import SECOND_US, to_us
 
-from costguard.values.provider import ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.provider import ALREADY, MISSING, POSTPONED, REFUSED, UNCLEAR
 from tests.fakes.server import START, Answer
 from tests.providers.lambda_.open_fake import account, key
 from tests.providers.lambda_.rig import LambdaRig, machine
@@ -83,7 +83,7 @@ def test_an_unknown_error_with_a_machine_that_goes_on_is_unclear(rig: LambdaRig,
         (404, "global/invalid-api-key", REFUSED),
         (404, "auth_error", REFUSED),
         (404, "", UNCLEAR),
-        (429, "", REFUSED),
+        (429, "", POSTPONED),
         (500, "global/internal-error", UNCLEAR),
         (400, "provider/internal-unavailable", UNCLEAR),
         (202, "", UNCLEAR),
@@ -111,5 +111,5 @@ def test_a_machine_that_cannot_be_looked_at_is_not_ended(rig: LambdaRig, tmp_pat
     rig.fake.fault(rig.one, kind)
     with account(rig, tmp_path) as source:
         reception = source.terminate(key("i-1"))
-    assert (reception.said, acts(rig)) == (UNCLEAR, 0)
+    assert (reception.said, acts(rig)) == (POSTPONED, 0)
     assert "nothing was sent" in reception.why

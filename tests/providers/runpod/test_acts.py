@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from costguard_runpod.account import RunpodAccount
 
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, POSTPONED, REFUSED
 from costguard.values.resource import ResourceKey
 from tests.fakes.runpod import problem
 from tests.providers.runpod.rig import RunpodRig
@@ -89,8 +89,8 @@ def test_a_look_that_fails_sends_nothing(account: RunpodAccount, rig: RunpodRig,
     (id_,) = rig.put(1)
     rig.fake.fault(rig.one, "status", status=status)
     reception = account.terminate(key_of(id_))
-    assert reception.said == UNCLEAR
-    assert "no request was sent" in reception.why
+    assert reception.said == POSTPONED
+    assert "nothing was sent" in reception.why
     assert rig.fake.calls("DELETE") == 0
 
 

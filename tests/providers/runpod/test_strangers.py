@@ -16,7 +16,7 @@ from costguard.bills.bill_line import BillLine
 from costguard.metering.inventory import Complete, Failed
 from costguard.metering.observation import Disk
 from costguard.values.calendar import Period
-from costguard.values.provider import UNCLEAR
+from costguard.values.provider import POSTPONED
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.providers.runpod.rig import RunpodRig
@@ -52,7 +52,7 @@ def test_no_act_follows_from_a_pod_whose_lock_or_cluster_cannot_be_read(
     rig.fake.manners.spoilt[id_] = {(field,): value}
     key, lose = ResourceKey("runpod", "default", "global", id_), frozenset({"50 GB of container disk"})
     reception = account.stop(key, lose=lose) if verb == "stop" else account.terminate(key)
-    assert reception.said == UNCLEAR
+    assert reception.said == POSTPONED
     assert field in reception.why
     assert {one.method for one in rig.fake.asked} == {"GET"}
 

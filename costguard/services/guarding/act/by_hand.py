@@ -55,6 +55,7 @@ from costguard.services.poll.configured_providers import SystemClock, list_sourc
 from costguard.settings import Settings, read_settings
 from costguard.system.progress import report_progress
 from costguard.values.money import Rate
+from costguard.values.provider import POSTPONED
 from costguard.values.resource import RUNNING, ResourceKey
 from costguard.values.text_format import (
     RATE_PLACES,
@@ -337,7 +338,8 @@ def _send(intent: Intent, target: _Target, effects: tuple[str, ...], desk: _Desk
     if acted.broken:
         raise CostguardError(f"the ledger failed: {acted.broken}", hint="look at the machine in its provider's console")
     if not acted.sent:
-        raise NoAnswerError(f"{acted.held or acted.intent.outcome}; nothing was sent", field=called, hint="try again")
+        nothing = "nothing was done" if acted.fault == POSTPONED else "nothing was sent"
+        raise NoAnswerError(f"{acted.held or acted.intent.outcome}; {nothing}", field=called, hint="try again")
     now, absences = acted.intent, 0
     while now.state in DOUBTFUL_STATES and now.state != UNCONFIRMED and time.monotonic() - began < prove_within_s:
         report_progress(f"waiting until {target.seen.key.provider} shows it as {PROVING_STATES[intent.act][0]}")

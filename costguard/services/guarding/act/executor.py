@@ -78,8 +78,10 @@ RATE_REASONS = frozenset(("rate",))
 """What may be over once another one was refused."""
 PERSON_SENDS_WITHIN = timedelta(minutes=2)
 """How long an intent of a person may wait for the command that wrote it; after that the command has died."""
-ACTING_MAX_S = 40.0
-"""How long after its first act a run begins another one: the lease of the leader lasts for 60 s at least."""
+ACTING_MIN_S, ACTING_MAX_S, LAST_ACT_S = 40.0, 110.0, 11.0
+"""How long after its first act a run begins another one: until LAST_ACT_S before the next run, in which the last act ends; for
+40 s at least, as the lease of the leader lasts for 60 s; and no longer than 110 s without a new judgement.
+"""
 CONFIRMING_MAX_S = 20.0
 """How long a run begins to look at machines whose acts are in doubt: it evaluates and acts after that."""
 
@@ -155,7 +157,9 @@ class ActionExecutor:
         if not acts or room <= 0 or self.broken:
             return ()
         began_s = self.seconds()
-        performed_acts = perform_in_lanes(acts, room=room, may_begin=lambda: self.seconds() - began_s <= begin_within_s)
+        performed_acts = perform_in_lanes(
+            acts, room=room, may_begin=lambda: self.seconds() - began_s <= begin_within_s, begin_within_s=begin_within_s
+        )
         for acted in performed_acts.results:
             self._note_result(acted)
         self.notes.extend(performed_acts.notes)
@@ -166,7 +170,7 @@ class ActionExecutor:
 
         An act that is refused at its last check uses no headroom, so the next one gets it; the refused one is then tried after
         the others, so that none waits forever. Hard caps go first, then the highest priority, then what saves most an hour.
-        None begins later than ACTING_MAX_S after the first, and none on an account where several failed in a row (`lanes`).
+        None begins so late that the next run would wait, and none on an account where several failed in a row (`lanes`).
         """
         self.sight = replace(snapshot, breaker=evaluation.breaker)
         cases = {(case.verdict.policy.name, case.verdict.life): case for case in evaluation.cases}
@@ -225,7 +229,8 @@ class ActionExecutor:
         for intent in due:
             hands = self._find_ports(intent.life.key)
             acts.append(_build_due_act(intent, hands, partial(self._execute_intent, intent, hands)))
-        self._perform(acts, room, ACTING_MAX_S)
+        left_s = (self.rules.interval - (self.clock.now() - self.sight.now)).total_seconds() - LAST_ACT_S
+        self._perform(acts, room, min(max(left_s, ACTING_MIN_S), ACTING_MAX_S))
 
     def _execute_intent(self, intent: Intent, hands: ActionPorts) -> ActionResult | None:
         """Perform one intent, in a thread of its own; return None if another process moved it."""

@@ -27,8 +27,8 @@ THREADS_MAX = 12
 """Acts under way at once, on all accounts: each holds one connection to the ledger at most, of 15 in its pool."""
 FAULTS_MAX = 3
 """After so many acts in a row on one account that failed for one kind of reason, its other acts wait for the next run."""
-ANSWER_LIMIT_S = 75.0
-"""How long after the first act its results are waited for: 40 s in which acts begin, and 30 s in which one may be sent.
+ANSWER_WITHIN_S = 35.0
+"""How long after the last act may begin the results are waited for: one may be sent for 30 s.
 
 An act that takes longer goes on in its thread; the run after this one finds its intent as that thread committed it.
 """
@@ -59,12 +59,15 @@ class LaneResults:
     notes: tuple[str, ...]
 
 
-def perform_in_lanes(acts: Sequence[DueAct], *, room: int, may_begin: Callable[[], bool]) -> LaneResults:
+def perform_in_lanes(
+    acts: Sequence[DueAct], *, room: int, may_begin: Callable[[], bool], begin_within_s: float = 40.0
+) -> LaneResults:
     """Perform `acts`, the first ones first, until `room` of them have used it, `may_begin` says no, or the ledger is broken.
 
-    An act that used no room leaves its place to the next. Raises what an act raised, after those under way have ended.
+    `may_begin` is expected to say no after `begin_within_s`. An act that used no room leaves its place to the next. Raises what
+    an act raised, after those under way have ended.
     """
-    return _LaneRun(acts=acts, room=room, may_begin=may_begin).run()
+    return _LaneRun(acts=acts, room=room, may_begin=may_begin, limit_s=begin_within_s + ANSWER_WITHIN_S).run()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +75,7 @@ class _LaneRun:
     acts: Sequence[DueAct]
     room: int
     may_begin: Callable[[], bool]
+    limit_s: float
     waiting: list[int] = field(default_factory=list)
     busy: Counter[Account] = field(default_factory=Counter)
     results: dict[int, ActionResult] = field(default_factory=dict)
@@ -81,7 +85,7 @@ class _LaneRun:
 
     def run(self) -> LaneResults:
         line: SimpleQueue[NamedAnswer[int, ActionResult | None]] = SimpleQueue()
-        pool, until_s = QuestionPool(line, THREADS_MAX), read_monotonic() + ANSWER_LIMIT_S
+        pool, until_s = QuestionPool(line, THREADS_MAX), read_monotonic() + self.limit_s
         self.waiting = list(range(len(self.acts)))
         unanswered = set[int]()
         try:
@@ -160,4 +164,4 @@ class _LaneRun:
 
     def _describe_overdue(self, number: int) -> str:
         intent = self.acts[number].intent
-        return f"{intent.life.key.id}: its {intent.act} had not ended {ANSWER_LIMIT_S:.0f} s after the run began to act"
+        return f"{intent.life.key.id}: its {intent.act} had not ended {self.limit_s:.0f} s after the run began to act"

@@ -41,7 +41,7 @@ from costguard.providers.ports import Inspector, ParallelActor, Starter, Stopper
 from costguard.services.poll.ports import Intents
 from costguard.system.clock import Clock, limit_sending
 from costguard.values.money import Rate
-from costguard.values.provider import REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import POSTPONED, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 
 LOOK_AGE_MAX_S = 5.0
@@ -50,8 +50,8 @@ SEND_LIMIT_S = 10.0
 """How long after the last check its adapter may begin to send: it may look for itself (8 s at most) and has to connect."""
 
 UNANSWERED, LATE, UNRELEASED = "unanswered", "late", "unreleased"
-"""Kinds of faults, beside what the provider said (REFUSED, UNCLEAR): the look failed; the answer came too late to send; the
-ledger did not release the act (a limit, the leader lease, another process)."""
+"""Kinds of faults, beside what the provider said (REFUSED, UNCLEAR, POSTPONED): the look failed; the answer came too late to
+send; the ledger did not release the act (a limit, the leader lease, another process)."""
 
 ReadSeconds = Callable[[], float]
 FindObjection = Callable[[Observation], str]
@@ -91,7 +91,7 @@ class ActionResult:
 
     `held`: why nothing was sent or settled although the intent stays open. `again`: it should be sent once more. `broken`: why
     the ledger could not be read or written; after that only observing is allowed. `fault`: what may fail likewise for other
-    machines of the account: UNANSWERED, LATE, UNRELEASED, REFUSED or UNCLEAR; "" for an objection to this one, or none.
+    machines of the account: UNANSWERED, LATE, UNRELEASED, REFUSED, UNCLEAR or POSTPONED; "" for an objection to this one.
     """
 
     intent: Intent
@@ -312,8 +312,10 @@ def _send_request(send: Callable[[], ActionResponse]) -> ActionResponse:
 def _record_reception(deed: _PendingAction, executing: Intent, reception: ActionResponse) -> ActionResult:
     """Record the response. A refusal is a failure only if no earlier request may have worked.
 
-    A machine that is stopping refuses a second stop.
+    A machine that is stopping refuses a second stop. What its provider postponed had no effect: it is as if nothing was sent.
     """
+    if reception.said == POSTPONED:
+        return _move_back(deed, executing, f"{reception.said}: {reception.why}", fault=POSTPONED)
     waits = UNCONFIRMED if deed.intent.state == UNCONFIRMED else VERIFYING  # what was paged stays so until it is proven
     state = FAILED if reception.said == REFUSED and not deed.intent.sends else waits
     outcome = f"{reception.said}: {reception.why}" if reception.why else reception.said
