@@ -20,6 +20,7 @@ from costguard.guard.signal_summary import IDLE_POWER_SHARE_MIN
 from costguard.guard.signals import SampleColumns
 from costguard.values.instant import MICROSECOND, to_micros
 from costguard.values.sample import GPU_MEMORY_USED, GPU_POWER, GPU_POWER_BUSIEST, GPU_POWER_LIMIT, GPU_UTIL, SM_ACTIVE
+from costguard.values.text_format import format_length
 
 PERCENT_SIGNALS = {"gpu_util": GPU_UTIL, "gpu_mem": GPU_MEMORY_USED, "sm_active": SM_ACTIVE}
 COVERAGE_LEAST = 0.5
@@ -34,6 +35,12 @@ QUIET_MOST, BUSY_LEAST, SWITCHES_LEAST, JUMPING_SHARE = 0.1, 0.8, 8, 0.7
 """Jumping: in 70 % of the samples the GPU does next to nothing or nearly all it can, and it changes eight times between both. A
 job that ends, or one of ten minutes every hour, changes four times in two hours."""
 STEADY_WITHIN, STEADY_SHARE = 0.1, 0.9
+CAUSES = {
+    JUMPING: "jumping between 0 and 100 %: it probably waits for data or requests. Try more data loader workers, pinned "
+    "memory, a copy of the data on a local disk",
+    STEADY: "steady: there is probably little work in each step. Try a larger batch, or a smaller GPU",
+}
+"""Pattern -> what it looks like, and what to try."""
 PATTERN_LEAST, PATTERN_MOST = 0.05, 0.6
 """Means between which a pattern is looked for: above, the GPU is used well; below, hardly at all."""
 
@@ -84,6 +91,13 @@ def measure_usage(
         return None
     _, shares = _list_shares("gpu_util", columns, to_micros(max(since, now - lag - USAGE_WINDOW)), to_micros(now), 1)
     return GpuUsage(mean=mean, pattern=_find_pattern(shares, mean) if PATTERN_LEAST <= mean <= PATTERN_MOST else "")
+
+
+def describe_usage(usage: GpuUsage, gpus: float) -> str:
+    """Return the use of a machine with so many GPUs in words: `the busiest of 4 GPUs at 31 % for 2 h, jumping between ...`."""
+    subject = f"the busiest of {gpus:g} GPUs" if gpus > 1 else "GPU"
+    cause = f", {CAUSES[usage.pattern]}" if usage.pattern else ""
+    return f"{subject} at {usage.mean * 100:.0f} % for {format_length(USAGE_WINDOW)}{cause}"
 
 
 def _find_pattern(shares: Sequence[float], mean: float) -> str:

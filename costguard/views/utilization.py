@@ -9,26 +9,18 @@ from collections.abc import Iterable, Iterator
 
 from costguard.errors import shorten
 from costguard.guard.signals import ACTIVE
-from costguard.guard.utilization import JUMPING, STEADY, USAGE_WINDOW, GpuUsage
+from costguard.guard.utilization import USAGE_WINDOW, GpuUsage, describe_usage
 from costguard.reporting.statement.groups import CurrencySums
 from costguard.reporting.statement.waste import Waste
 from costguard.reporting.status import ResourceBurn
 from costguard.values.instant import HOUR_US, to_hours
-from costguard.values.text_format import format_length, limit_lines
+from costguard.values.text_format import limit_lines
 
 LONGEST_NAME = 60
 USE_MEANS = (
     "time in which the busiest GPU of a machine ran a kernel, times the GPUs that ran one; "
     "an upper bound for machines with several GPUs"
 )
-CAUSES = {
-    JUMPING: (
-        "jumping between 0 and 100 %: it probably waits for data or requests",
-        "more data loader workers, pinned memory, a copy of the data on a local disk",
-    ),
-    STEADY: ("steady: there is probably little work in each step", "a larger batch, or a smaller GPU"),
-}
-"""Pattern -> what it looks like, and what to try."""
 
 
 def format_usage(usage: GpuUsage | None) -> str:
@@ -48,12 +40,10 @@ def build_usage_data(one: ResourceBurn) -> dict[str, object] | None:
 
 def explain_usage(one: ResourceBurn) -> str:
     """Explain a low use of a machine that works: `4 GPUs at 31 %, jumping ...`; "" where its samples show no reason."""
-    usage, count = one.beside.usage, one.live.observation.gpu_count
-    if usage is None or usage.pattern not in CAUSES or one.work.state != ACTIVE:
+    usage = one.beside.usage
+    if usage is None or not usage.pattern or one.work.state != ACTIVE:
         return ""
-    what, cure = CAUSES[usage.pattern]
-    gpus = f"the busiest of {count:g} GPUs" if count > 1 else "GPU"
-    return f"{gpus} at {format_usage(usage)} for {format_length(USAGE_WINDOW)}, {what}. Try {cure}."
+    return f"{describe_usage(usage, one.live.observation.gpu_count)}."
 
 
 def list_usage_lines(resources: Iterable[ResourceBurn]) -> tuple[str, ...]:

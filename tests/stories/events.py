@@ -3,6 +3,7 @@
 Machines, clouds, what surrounds costguard, and people:
 
     16:00        box busy | busy on 1 GPU | quiet [holding] | io 6.1 MB/s | cpu 1 core | hang 80 W | gpu 12 % | no signal
+                     starved | jumps     (GPU 3 %, 0.15 cores, 0.5 MB/s; GPU 97 % each third minute, else 2 %)
     16:00        box connected | types | alone | queue 3 jobs           (beside what it measures)
     18:40        box restarts | starts | stops | ends                   (by hand, not by costguard)
     18:41        box label costguard=never | unlabel costguard | replaced by box2 | costs $3.60
@@ -70,7 +71,8 @@ from tests.stories.tokens import (
 _BYTES: Mapping[str, float] = {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
 MANUAL_CHANGES = ("restarts", "starts", "stops", "ends")
 _MEASURED = re.compile(
-    r"(busy on|busy|quiet|connected|alone|types|no signal|io|cpu|hang|gpu|queue)(?: ([\d.]+) ?(\S+))?(?: (holding))?"
+    r"(busy on|busy|quiet|connected|alone|types|no signal|io|cpu|hang|gpu|queue|starved|jumps)"
+    r"(?: ([\d.]+) ?(\S+))?(?: (holding))?"
 )
 _UNITS: Mapping[str, Collection[str]] = {
     "io": _BYTES,

@@ -40,7 +40,16 @@ from costguard.testing.machine import (
 from costguard.values.instant import EPOCH
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, STOPPED, ResourceKey
-from costguard.values.sample import CONNECTIONS, INPUT_AGE, QUEUE_JOBS
+from costguard.values.sample import (
+    CONNECTIONS,
+    CPU_CORES,
+    GPU_BUSY_COUNT,
+    GPU_POWER_BUSIEST,
+    GPU_UTIL,
+    INPUT_AGE,
+    NETWORK,
+    QUEUE_JOBS,
+)
 from tests.stories.story import (
     ANSWER,
     LABEL,
@@ -386,9 +395,18 @@ def _apply_measurement(cloud: TerminateOnlyCloud, machine: SimulatedMachine, eve
         "io": lambda: make_transfer_rule(event.amount, gpus=gpus),
         "cpu": lambda: make_cpu_rule(event.amount, cores=machine.cores, gpus=gpus),
         "hang": lambda: make_hang_rule(event.amount, gpus=gpus),
+        "starved": lambda: _make_weak_rule(gpus, {GPU_UTIL: 3.0, GPU_POWER_BUSIEST: 85.0, CPU_CORES: 0.15, NETWORK: 5e5}),
+        "jumps": lambda: _make_weak_rule(
+            gpus, {GPU_UTIL: lambda at: 2.0 if at.minute % 3 else 97.0, GPU_BUSY_COUNT: float(gpus), CPU_CORES: 1.0}
+        ),
         "no signal": lambda: SILENT,
     }
     cloud.measures(machine.name, rules[event.what](), at=event.at)
+
+
+def _make_weak_rule(gpus: float, values: Mapping[str, SignalValue]) -> SampleRule:
+    """A job that mostly waits: what a machine at rest shows, but for `values`."""
+    return SampleRule(values={**make_quiet_rule(gpus=gpus).values, **values})
 
 
 def _list_extra_signals(event: StoryEvent) -> list[tuple[datetime, str, SignalValue | None]]:

@@ -31,7 +31,7 @@ from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
 from costguard.guard.alerts.until import list_until_alerts
 from costguard.guard.cap_forecast import CapForecast
-from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, compute_grace, describe_hook_run
 from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.facts import ACTIVITY_FACTS, select_utilization
@@ -50,6 +50,7 @@ from costguard.guard.policy import (
 )
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate, compute_waste
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, Activity
+from costguard.guard.utilization import describe_usage
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.money import Money, Rate, divide_half_even
@@ -136,7 +137,10 @@ def _list_case_alerts(
             matter = replace(
                 build_alert_subject(case.live, case.owner, snapshot.now, rules.zone),
                 topic=f"policy:{policy.name}",
-                because=_explain_verdict(case, caps.get(policy.name), snapshot.now, rules.zone),
+                because=(
+                    *_explain_verdict(case, caps.get(policy.name), snapshot.now, rules.zone),
+                    *_explain_usage(case, rules, snapshot),
+                ),
                 to=tuple(dict.fromkeys(policy.then[number].to for number in step_numbers)),
             )
             yield _build_escalation_alert(case, matter, step_numbers[-1], act, snapshot.now)
@@ -167,6 +171,14 @@ def _explain_verdict(case: PolicyCase, cap: CapForecast | None, now: datetime, z
     names = verdict.policy.when.names
     alone = bool(names & ACTIVITY_FACTS) and not select_utilization(names)
     return () if alone else (verdict.reasons[:3] or (verdict.policy.when.text,))
+
+
+def _explain_usage(case: PolicyCase, rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[str]:
+    """Yield how far the GPUs are used and what to try, for a policy on the utilisation; nothing where it is not known."""
+    if select_utilization(case.verdict.policy.when.names):
+        usage = ResourceContext.of(case.live, rules, snapshot).measure_usage()
+        if usage is not None:
+            yield describe_usage(usage, case.live.observation.gpu_count)
 
 
 def _build_escalation_alert(
