@@ -73,11 +73,27 @@ class CostguardCommand(TyperCommand):
             check_format(ctx, self.makes)
         quiet = self.own_screen or bool(ctx.params.get("watch"))
         with show_progress(f"{ctx.info_name} is running", verbose=ctx.obj.verbose, quiet=quiet):
-            answer = ctx.invoke(self.callback, **{name: value for name, value in ctx.params.items() if name in self.own})
+            with self._name_options(ctx):
+                answer = ctx.invoke(self.callback, **{name: value for name, value in ctx.params.items() if name in self.own})
             if answer is not None:
                 from costguard.cli.answer import write_answer
 
                 write_answer(answer, ctx)
+
+    @contextmanager
+    def _name_options(self, ctx: Any) -> Iterator[None]:  # noqa: ANN401 - same
+        """Within the block, let an error of a job's field that was given as an option name the option: not `limits.gpus`."""
+        try:
+            yield
+        except InputError as error:
+            from costguard.sizing.job_flags import FLAG_PLACES
+
+            parameters = [one for one in self.params if ctx.params.get(one.name) not in (None, False, [])]
+            options = {".".join(FLAG_PLACES[one.name]): one.opts[0] for one in parameters if one.name in FLAG_PLACES}
+            for one in getattr(error, "errors", (error,)):
+                one.field = options.get(one.field or "", one.field)
+                one.args = (str(one),)
+            raise
 
 
 class AnswerCommand(CostguardCommand):

@@ -36,7 +36,7 @@ from costguard.guard.policy import (
     reaches_level,
 )
 from costguard.guard.reach import describe_provider_reach
-from costguard.guard.signals import ACTIVE
+from costguard.guard.signals import ACTIVE, IDLE
 from costguard.values.provider import ProviderManifest
 from costguard.values.resource import RUNNING
 from costguard.values.text_format import format_instant, format_length, format_local_time
@@ -307,8 +307,9 @@ def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManif
     if (
         policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False
         or policy.when.evaluate({"power": RUNNING}).value is False
+        or policy.when.evaluate({"power": RUNNING, "state": IDLE}).value is False
     ):
-        return  # it does not rest on measures of work
+        return  # it does not rest on measures of work, or waits for a hang, which only the agent sees
     window, providers = max(policy.hold, ACTIVITY_WINDOW_MIN), policy.target.match.providers
     for one in configured:
         needed = one.measures_late + MEASURES_LEAST * one.measures_every

@@ -107,7 +107,7 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(costguard: Command) -
     ran = costguard("--debug", "quote", "--model", "nope")
     assert ran.code == 2
     assert "Traceback (most recent call last)" in ran.err
-    assert ran.err.splitlines()[-2] == "error: model: unknown model 'nope'"
+    assert ran.err.splitlines()[-2] == "error: --model: unknown model 'nope'"
 
 
 def test_errors_and_warnings_can_be_json_lines(costguard: Command) -> None:

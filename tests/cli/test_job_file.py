@@ -81,7 +81,7 @@ def test_a_flag_is_no_line_of_the_file_and_wins_over_what_is_wrong_in_it(costgua
     (folder / "wrong.toml").write_text('model = "gpt2"\ntokens = -5\n[limits]\nmax_hours = 0\n')
     assert costguard("quote", "jobs/wrong.toml", "--tokens", "5e6", "--max-hours", "2").code == 0
     refused = costguard("quote", "jobs/wrong.toml", "--tokens", "-6")
-    refused.says("error: tokens: must be at least 1, not -6", "jobs/wrong.toml: limits.max_hours: must be", "(at line 4)")
+    refused.says("error: --tokens: must be at least 1, not -6", "jobs/wrong.toml: limits.max_hours: must be", "(at line 4)")
 
 
 def test_every_field_of_a_toml_file_reaches_the_job(costguard: Command, market: str) -> None:

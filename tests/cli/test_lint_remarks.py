@@ -72,8 +72,9 @@ def test_a_wait_too_short_for_measures_that_come_late_is_said_for_each_provider(
         ('state == "idle"', "20m", "", ("runpod",)),
         ('power == "stopped"', "20m", "", ("aws",)),
         ("spent_day >= usd(50)", "20m", "", ("aws",)),
+        ('state == "hung"', "10m", "", ("aws",)),
     ],
-    ids=["long enough", "not of it", "not configured", "of what is stopped", "of money"],
+    ids=["long enough", "not of it", "not configured", "of what is stopped", "of money", "of a hang"],
 )
 def test_and_it_is_not_said_where_nothing_late_is_waited_for(
     costguard: Command, when: str, hold: str, more: str, providers: tuple[str, ...]
