@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from tests.simulation import judge_due, judge_ledger, judge_money
-from tests.simulation.reading import Asked, Record, micros
+from tests.simulation.reading import Asked, Record, instant, micros
 
 MINUTE, TEN_MINUTES, DAY = timedelta(minutes=1), timedelta(minutes=10), timedelta(days=1)
 EXPIRES = timedelta(seconds=30)
@@ -79,9 +79,15 @@ def _wishes(one: Asked, rule: str, record: Record) -> Iterator[str]:
 
 
 def _evidence(one: Asked, record: Record) -> Iterator[str]:
-    """It was seen to be idle for long enough, in this life, by samples that were really told."""
-    told = sorted(at for at in record.measured.get(one.name, ()) if one.at - record.hold < at <= one.at)
+    """It was seen to be idle for long enough, in this life, by samples that were really told.
+
+    A listing that repeats an older one tells of it as well where its cloud does not date what it measures.
+    """
+    cloud = next(machine["cloud"] for machine in record.of("machine") if machine["name"] == one.name)
+    repeated = {instant(fault["at"]) for fault in record.of("fault") if (fault["name"], fault["what"]) == (cloud, "stale")}
     lag = record.lag.get(one.name, timedelta())
+    answers = record.measured.get(one.name, set()) | (set() if lag else repeated)
+    told = sorted(at for at in answers if one.at - record.hold < at <= one.at)
     needed = 0.75 * ((record.hold - lag) / MINUTE)
     whole = [at for at in told if one.started_at is None or at >= one.started_at]
     if len(whole) < needed:

@@ -55,8 +55,8 @@ def _policy(name: str, arm: str, mark: str) -> Policy:
 
 
 def rails_of(plan: Plan) -> Rails:
-    """As the plan states them; one act a run where it states none, as the judge has it (`Record.acts_run`)."""
-    stated: dict[str, Any] = {"acts_per_run": 1} | {
+    """As the plan states them; one act a run where it states none, and no least number a day, as the judge has it."""
+    stated: dict[str, Any] = {"acts_per_run": 1, "acts_least_day": 1} | {
         name: Fraction(value).limit_denominator(100) if "share" in name else value for name, value in plan.rails.items()
     }
     return Rails(**stated)

@@ -28,6 +28,7 @@ from costguard.system.clock import use_simulated_clock
 from costguard.testing import FakeClock
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import RUNNING, STOPPED, ResourceKey
+from tests.simulation.outage_world import TELLS
 from tests.simulation.plans import Box, Plan
 from tests.simulation.reading import Record
 from tests.simulation.ruling import GRACE
@@ -93,6 +94,7 @@ class WiredWorld(World):
         super().put(box)
         cloud = self.clouds[box.cloud]
         cloud.vendor.put(cloud, numbered([box.name])[box.name], cloud.machines[box.name], box.guard)
+        self.log.write("role", name=self.id_of(box), cloud=box.cloud, **TELLS[box.cloud]._asdict())
 
     def machine(self, name: str) -> SimulatedMachine | None:
         for cloud in self.clouds.values():
