@@ -9,8 +9,8 @@
     /CLOUD/machines, /CLOUD/machines/NAME, POST /CLOUD/machines      the API
     /barrier                     answered once all was heard that the dead have sent
 
-A line of the log stands before its answer goes out, and nothing takes it away again. Between an answer to GET and the next POST
-nobody touches anything: that window no guard can close (flows/acting.py), so it is not held against it.
+A line of the log stands before its answer goes out, and nothing takes it away again. Between an answer to the
+GET of a machine and the next POST for it nobody touches it: that window no guard can close, so it is not held against it.
 """
 
 from __future__ import annotations
@@ -54,10 +54,13 @@ class Cloud:
     restless: bool = True
     runs: int = MACHINES
     life: int = 0
+    watched: set[str] = field(default_factory=set)
+    """Machines that somebody was just told of, who may be about to stop them."""
 
     def begin(self, life: int) -> None:
         """Somebody needs machines, whoever watches."""
         self.life = life
+        self.watched.clear()
         asleep = [box for box in self.boxes.values() if box.state == "stopped"]
         awake = sum(box.state == "running" and not box.kept for box in self.boxes.values())
         for box in self.chance.sample(asleep, min(len(asleep), max(0, AWAKE - awake))) if self.restless else ():
@@ -67,7 +70,10 @@ class Cloud:
         """Somebody does something to one of them, or nothing."""
         if not self.restless or self.chance.random() < 0.5:
             return
-        box, what = self.chance.choice(list(self.boxes.values())), self.chance.random()
+        free = [box for name, box in self.boxes.items() if name not in self.watched]
+        if not free:
+            return
+        box, what = self.chance.choice(free), self.chance.random()
         if box.state == "stopped":
             self._start(box, kept=what < 0.25)
         elif what < (0.5 if box.kept else 0.1):
@@ -81,6 +87,7 @@ class Cloud:
 
     def stop(self, name: str) -> bool:
         """As the provider does; whether it answers. `did`: "obeyed", "deaf" or "lost" (done, and no answer)."""
+        self.watched.discard(name)
         box, mood = self.boxes[name], self.chance.random() if self.restless else 1
         did = "deaf" if mood < 0.1 else "lost" if mood < 0.2 else "obeyed"
         self.write({"what": "stop", "name": name, "run": box.run, "state": box.state, "kept": box.kept, "did": did})
@@ -191,7 +198,9 @@ def _answer(cloud: Cloud, method: str, words: list[str], body: bytes) -> tuple[b
         case ["machines"] if method == "POST":
             return cloud.stop(json.loads(body)["id"]), {}
         case ["machines", *name]:
+            cloud.watched -= set(name or cloud.boxes)
             cloud.people()
+            cloud.watched |= set(name)
             return True, cloud.told(name[0]) if name else [cloud.told(one) for one in cloud.boxes]
         case ["life", number]:
             cloud.begin(int(number))

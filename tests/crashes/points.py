@@ -29,19 +29,33 @@ WRITING, COMMITTING = 1, 2
 
 OPENING, POLL, TRANSACTION, COMMIT, CHECKPOINT = "opening", "in a poll", "in a transaction", "in a commit", "in a checkpoint"
 BEFORE, HALF, AFTER, ELSE = "between intent and call", "half sent", "between call and outcome", "between all of these"
-WINDOWS = (OPENING, POLL, TRANSACTION, COMMIT, CHECKPOINT, BEFORE, HALF, AFTER, ELSE)
-"""Where a death may fall. One in the commit of an outcome lies in two of them."""
+SEVERAL = "with several acts under way"
+WINDOWS = (OPENING, POLL, TRANSACTION, COMMIT, CHECKPOINT, BEFORE, HALF, AFTER, SEVERAL, ELSE)
+"""Where a death may fall. One in the commit of an outcome lies in two of them; of several acts the last that moved counts."""
 
 
 @dataclass(slots=True)
 class Page:
-    """The last point that was passed, how far its act and its transaction are: shared between a process and its children."""
+    """The last point that was passed, how far its act and its transaction are: shared between a process and its children.
+
+    `under_way`: the acts of this process, whose number stands in the memory.
+    """
 
     memory: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, mmap.PAGESIZE))
+    under_way: set[str] = field(default_factory=set)
 
     def clear(self) -> None:
         """A new life."""
-        self.memory[:7] = bytes(7)
+        self.memory[:9] = bytes(9)
+
+    @contextmanager
+    def acting(self, name: str) -> Iterator[None]:
+        """Within this block the act of that name is under way."""
+        self.under_way.add(name)
+        self.memory[8] = len(self.under_way)
+        yield
+        self.under_way.discard(name)
+        self.memory[8] = len(self.under_way)
 
     def befallen(self) -> None:
         """Remember this moment, at which something befalls a life that may go on for a while."""
@@ -82,6 +96,7 @@ class Page:
         found += [HALF] if self.point == "half sent" else []
         found += [BEFORE] if self.act == LET_GO and self.point != "half sent" else [AFTER] if self.act == SENT else []
         found += {WRITING: [TRANSACTION], COMMITTING: [COMMIT]}.get(self.transaction, [])
+        found += [SEVERAL] if self.memory[8] > 1 else []
         found += [CHECKPOINT] if ledger is not None and checkpointing(ledger) else []
         return found or [ELSE]
 
