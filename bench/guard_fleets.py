@@ -8,6 +8,9 @@ runs again when somebody needs it, or ten minutes after a wrong stop.
 - recall: the share of times of 75 minutes and more in which nobody needed a machine, in which it was stopped.
 - saved: the share of what machines cost while nobody needed them.
 - questions: messages a week that ask whether to stop.
+- messages: all that one channel gets in four days of one fleet (`list_alerts`, `dispatch_alerts`), grouped by owner.
+- hangs: those of which somebody was told within 15 minutes, and the share of their cost that was saved; machine-weeks of needed
+  work with a state of `hung`.
 
     python -m bench.guard_fleets --broken frozen      # 60 machines whose source of signals breaks: who is stopped wrongly
 """
@@ -25,7 +28,9 @@ from functools import partial
 from bench.fleet_traces import START, STEP, STEPS_A_DAY, FleetMachine, break_source, draw_fleet
 from costguard.guard.action_intents import DONE, Intent
 from costguard.guard.activity import probe_activity
-from costguard.guard.alerts.alert import NoticeDelivery
+from costguard.guard.alerts.alert import AlertRoute, AlertState, NoticeDelivery
+from costguard.guard.alerts.dispatch import dispatch_alerts
+from costguard.guard.alerts.rules import list_alerts
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext
 from costguard.guard.escalation import mark_step_done
 from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
@@ -71,6 +76,8 @@ RAILS: Mapping[str, Rails] = {
 }
 
 
+ROUTE = AlertRoute(name="all", channels=("slack",))
+TOLD_WITHIN = timedelta(minutes=15)
 RESTART_STEPS, EPISODE_STEPS = 2, 15
 """A wrong stop lasts ten minutes; a time without need counts for the recall from 75 minutes on."""
 
@@ -84,6 +91,12 @@ class Score:
     episodes: int = 0
     caught: int = 0
     questions: int = 0
+    messages: int = 0
+    hangs: int = 0
+    hangs_told: int = 0
+    hang_cost: float = 0
+    hang_saved: float = 0
+    false_hangs: int = 0
     sent: list[tuple[int, int, bool]] = field(default_factory=list)
 
     def __add__(self, other: Score) -> Score:
@@ -94,7 +107,21 @@ class Score:
             episodes=self.episodes + other.episodes,
             caught=self.caught + other.caught,
             questions=self.questions + other.questions,
+            messages=self.messages + other.messages,
+            hangs=self.hangs + other.hangs,
+            hangs_told=self.hangs_told + other.hangs_told,
+            hang_cost=self.hang_cost + other.hang_cost,
+            hang_saved=self.hang_saved + other.hang_saved,
+            false_hangs=self.false_hangs + other.false_hangs,
             sent=[*self.sent, *other.sent],
+        )
+
+    def format_messages(self, fleets: int, days: int) -> str:
+        """Return the line about messages and hangs of a row."""
+        saved = f"{self.hang_saved / self.hang_cost:.0%}" if self.hang_cost else "-"
+        return (
+            f"    {self.messages / fleets / days * 4:.0f} messages in four days; hangs told within 15 min {self.hangs_told} of "
+            f"{self.hangs}, saved {saved}; false hangs {self.false_hangs}\n"
         )
 
     def format_row(self, name: str, weeks: float) -> str:
@@ -142,8 +169,12 @@ class FleetPlay:
                 self._end_idle_time(number, step)
             else:
                 cost = float(machine.rate) * STEP / timedelta(hours=1)
+                saved = cost if self.stopped_at[number] is not None else 0
                 self.score.idle += cost
-                self.score.saved += cost if self.stopped_at[number] is not None else 0
+                self.score.saved += saved
+                if machine.uses[step][0] == "hang":
+                    self.score.hang_cost += cost
+                    self.score.hang_saved += saved
                 if self._idle_since[number] is None:
                     self._idle_since[number], self._caught[number] = step, self.stopped_at[number] is not None
 
@@ -226,6 +257,9 @@ class GuardedFleet:
         self._intents = list[Intent]()
         self._deliveries = dict[tuple[str, str], tuple[NoticeDelivery, ...]]()
         self._last: GuardEvaluation | None = None
+        self._alert_states: Sequence[AlertState] = ()
+        self._hung_since = dict[int, int]()
+        self._false_hangs = set[int]()
 
     def run(self) -> Score:
         """Play it."""
@@ -261,7 +295,34 @@ class GuardedFleet:
         remember_activities(self._memory)
         evaluation = self._mark_notices(evaluate_snapshot(self.rules, snapshot), now)
         self._last = evaluation
+        self._count_messages(evaluation, snapshot)
+        self._count_hangs(evaluation, step)
         return evaluation
+
+    def _count_messages(self, evaluation: GuardEvaluation, snapshot: GuardSnapshot) -> None:
+        alerts = list_alerts(evaluation, self.rules, snapshot, (), {})
+        states = self._alert_states
+        messages, self._alert_states = dispatch_alerts(alerts, states, now=snapshot.now, routes=(ROUTE,))
+        self.play.score.messages += len(messages)
+        for alert in (alert for message in messages for alert in message.notices):
+            key = ResourceKey(*alert.subject.split("/")) if alert.subject.count("/") == len(ResourceKey._fields) - 1 else None
+            is_of_hang = "hung" in alert.topic and key in self.number_of
+            since = self._hung_since.get(self.number_of[key]) if key and is_of_hang else None
+            if since is not None and since >= 0 and snapshot.now - START - since * STEP <= TOLD_WITHIN:
+                self.play.score.hangs_told += 1
+                self._hung_since[self.number_of[key]] = -1
+
+    def _count_hangs(self, evaluation: GuardEvaluation, step: int) -> None:
+        for number, machine in enumerate(self.fleet):
+            use, needed = machine.uses[step]
+            if use != "hang":
+                self._hung_since.pop(number, None)
+            elif number not in self._hung_since and self.play.stopped_at[number] is None:
+                self._hung_since[number] = step
+                self.play.score.hangs += 1
+            is_false = needed and evaluation.works[self.keys[number]].state == HUNG
+            self.play.score.false_hangs += is_false and number not in self._false_hangs
+            (self._false_hangs.add if is_false else self._false_hangs.discard)(number)
 
     def _list(self, number: int, now: datetime) -> LiveResource:
         machine, key, stopped_at = self.fleet[number], self.keys[number], self.play.stopped_at[number]
@@ -409,6 +470,8 @@ def main(arguments: Sequence[str]) -> int:
             for fleet, memory in zip(fleets, known_activities, strict=True):
                 total += play(fleet, memory)
             sys.stdout.write(total.format_row(name, weeks))
+            if total.messages:
+                sys.stdout.write(total.format_messages(len(fleets), options.days))
             sys.stdout.flush()
     return 0
 

@@ -38,6 +38,8 @@ SIGNALS = {
     "network_bytes_s": (1e3, 9e6),
 }
 """What an agent sends each minute from a machine with one GPU, and between what; whole numbers take less room."""
+SERVER_SIGNALS = {"server_requests": (0, 40), "server_tokens": (10**6, 10**9), "server_cores": (0.0, 2.0)}
+"""And of an inference server on it, which two of five machines have (an assumption, 2026-11)."""
 LARGEST_MB, LONGEST_HOLD_MS = 250.0, 250.0
 MINUTE_US, BATCH = 60_000_000, 10
 
@@ -99,13 +101,18 @@ def samples(folder: Path, *, machines: int = 100, days: int = 30, single_days: i
     )
 
 
+def _list_signals(machine: int) -> dict[str, tuple[float, float]]:
+    """What the agent of this machine sends."""
+    return SIGNALS | SERVER_SIGNALS if machine % 5 < 2 else SIGNALS
+
+
 def _add_hours(raw: sqlite3.Connection, hour: int, machines: int) -> None:
     """Add what the samples of an hour would have become."""
     chance, number = random.Random(hour), to_micros(fleet.START) // HOUR_US + hour
     rows = [
         (machine, signal, number, 60, low + (high - low) * 30 * chance.random(), low, high - (high - low) * chance.random())
         for machine in range(1, machines + 1)
-        for signal, (low, high) in SIGNALS.items()
+        for signal, (low, high) in _list_signals(machine).items()
     ]
     raw.execute("BEGIN IMMEDIATE")
     raw.executemany("INSERT INTO sample_hour VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
@@ -121,7 +128,7 @@ def _add_samples(raw: sqlite3.Connection, first: int, machines: int) -> None:
         rows = [
             (number, signal, at_us + number * 1000, low if low == high else _draw(chance, low, high))
             for number in range(1, machines + 1)
-            for signal, (low, high) in SIGNALS.items()
+            for signal, (low, high) in _list_signals(number).items()
         ]
         raw.executemany("INSERT INTO sample VALUES (?, ?, ?, ?)", rows)
     raw.execute("COMMIT")
