@@ -305,12 +305,13 @@ class GuardedFleet:
         messages, self._alert_states = dispatch_alerts(alerts, states, now=snapshot.now, routes=(ROUTE,))
         self.play.score.messages += len(messages)
         for alert in (alert for message in messages for alert in message.notices):
-            key = ResourceKey(*alert.subject.split("/")) if alert.subject.count("/") == len(ResourceKey._fields) - 1 else None
-            is_of_hang = "hung" in alert.topic and key in self.number_of
-            since = self._hung_since.get(self.number_of[key]) if key and is_of_hang else None
-            if since is not None and since >= 0 and snapshot.now - START - since * STEP <= TOLD_WITHIN:
+            if "hung" not in alert.topic or alert.subject.count("/") != len(ResourceKey._fields) - 1:
+                continue
+            number = self.number_of.get(ResourceKey(*alert.subject.split("/")), -1)
+            since = self._hung_since.get(number, -1)
+            if since >= 0 and snapshot.now - START - since * STEP <= TOLD_WITHIN:
                 self.play.score.hangs_told += 1
-                self._hung_since[self.number_of[key]] = -1
+                self._hung_since[number] = -1
 
     def _count_hangs(self, evaluation: GuardEvaluation, step: int) -> None:
         for number, machine in enumerate(self.fleet):
