@@ -166,7 +166,7 @@ BUDGETS = {
     "costguard/ledger": 13_500,
     "costguard/mcp": 601,
     "costguard/metering": 3717,
-    "costguard/notifiers": 1_299,
+    "costguard/notifiers": 1_312,
     "costguard/providers": 1750,
     "costguard/quoting": 1961,
     "costguard/renderers": 1350,

@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import warnings
 from contextlib import suppress
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,9 +55,20 @@ APPRISE_NEEDED = re.compile(
 
 
 def disable_loggers() -> None:
-    """Disable the loggers of Apprise and of what it uses: they log addresses, which hold keys."""
+    """Disable the loggers of Apprise and of what it uses, which log addresses with keys, and the warnings of its imports."""
     for name in NOISY_LOGGERS:
         logging.getLogger(name).disabled = True
+    _load_apprise()
+
+
+@cache
+def _load_apprise() -> None:
+    with warnings.catch_warnings(), suppress(ImportError):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import apprise.plugins
+
+        library: Any = apprise.plugins
+        list(library.N_MGR.plugins())
 
 
 def translate_address(address: str) -> str:
