@@ -40,7 +40,7 @@ from costguard.guard.alerts.alert import (
     DeliveryResult,
     Notification,
 )
-from costguard.guard.alerts.dispatch import ALERTS_SHOWN, RESOLVED_MARK
+from costguard.guard.alerts.dispatch import RESOLVED_MARK
 from costguard.guard.alerts.part_delivery import PartDelivery
 from costguard.system.clock import Clock
 from costguard.values.resource import parse_resource_key
@@ -52,6 +52,8 @@ ANSWER_CHARS_MAX = 200
 SECRET_WORD = re.compile(r"[^\s/?&=:@#;,]{6,}")
 """A part of an address that may be a secret: it is never shown."""
 SEVERITY_MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
+
+AUDIT_MARK = " audit "
 
 TextEncoder = Callable[[str], str]
 
@@ -131,7 +133,7 @@ def format_title(message: Notification, encode: TextEncoder = encode_plain, now:
     is_marked = message.title.startswith(RESOLVED_MARK)
     mark = RESOLVED_MARK if message.why_now == RESOLVED and not is_marked else SEVERITY_MARKS[message.severity]
     what = message.notices[0].what if message.notices else message.title
-    text = encode(message.title.replace(what, _format_what(message.notices[0], now), 1) if message.notices else what)
+    text = encode(message.title.replace(what, format_what(message.notices[0], now), 1) if message.notices else what)
     head = f"costguard: {mark}"
     return head + (text if len(head) + len(text) <= TITLE_CHARS_MAX else f"{text[: TITLE_CHARS_MAX - len(head) - 1]}…")
 
@@ -139,37 +141,43 @@ def format_title(message: Notification, encode: TextEncoder = encode_plain, now:
 def format_body(message: Notification, encode: TextEncoder = encode_plain, now: datetime | None = None) -> str:
     """Return the text below the title. `now`: see `format_title`.
 
-    Lines are encoded one by one, so that a name cannot inject a line. An alert that is the title is not repeated.
+    Lines are encoded one by one, so that a name cannot inject a line. An alert that is the title is not repeated, unless the
+    title is cut.
     """
-    reason = f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."
-    audit = f"audit {encode(message.audit)}" if message.audit else ""
-    end = " ".join(filter(None, (reason, audit)))
-    notices, more = message.notices[:ALERTS_SHOWN], len(message.notices) - ALERTS_SHOWN
-    parts = [_format_alert_lines(notice, encode, now) for notice in notices]
+    end, notices = format_end(message, encode), message.notices
     if message.letter:
         paragraphs = ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
-        return "\n\n".join(filter(None, (reason, *paragraphs, audit)))
+        reason, _, audit = end.partition(AUDIT_MARK)
+        return "\n\n".join(filter(None, (reason, *paragraphs, audit and f"{AUDIT_MARK.lstrip()}{audit}")))
+    parts = [format_alert_lines(notice, encode, now) for notice in notices]
     if len(parts) == 1:
-        *lines, last = ["", *parts[0][1:]] if message.title == notices[0].what else parts[0]
+        is_titled = message.title == notices[0].what and not format_title(message, encode, now).endswith("…")
+        *lines, last = ["", *parts[0][1:]] if is_titled else parts[0]
         parts = [[*filter(None, lines), f"{last} [{end}]".strip()]]
     else:
-        parts += [[f"and {more} more: costguard status"]] if more > 0 else []
         parts += [[f"[{end}]"]]
     return "\n\n".join("\n".join(lines) for lines in parts)
 
 
-def _format_what(notice: Alert, now: datetime | None) -> str:
+def format_end(message: Notification, encode: TextEncoder) -> str:
+    """Return why `message` is sent now, with the head of the audit log."""
+    reason = f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."
+    return f"{reason}{AUDIT_MARK}{encode(message.audit)}" if message.audit else reason
+
+
+def format_what(notice: Alert, now: datetime | None) -> str:
+    """Return what happens, with the time until then. `now`: see `format_title`."""
     left = format_time_left(notice.due, now) if now is not None and notice.due is not None else ""
     return f"{notice.what}, {left}" if left else notice.what
 
 
-def _format_alert_lines(notice: Alert, encode: TextEncoder, now: datetime | None) -> list[str]:
+def format_alert_lines(notice: Alert, encode: TextEncoder, now: datetime | None) -> list[str]:
     """Return what happens and when; costs and owner; how to keep the machine; and the evidence."""
     is_machine = bool(notice.keep) or parse_resource_key(notice.subject) is not None
     owner = notice.owner or ", ".join(filter(None, notice.owners)) or ("unknown" if is_machine else "")
     about = [f"cost: {_format_costs(notice)}" if _format_costs(notice) else "", f"owner: {owner}" if owner else ""]
     about += [f"machine: {notice.subject}" if is_machine and not notice.keep else ""]
-    lines = [encode(_format_what(notice, now)), *([encode("; ".join(filter(None, about)))] if any(about) else [])]
+    lines = [encode(format_what(notice, now)), *([encode("; ".join(filter(None, about)))] if any(about) else [])]
     pages = [f"{label}: {url}" for label, url in notice.links]  # ours: a channel's encoding would break them
     if notice.keep:
         lines.append("; ".join([f"to keep it: {encode(notice.keep)}", *pages[:1]]))

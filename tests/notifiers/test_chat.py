@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -122,16 +121,3 @@ def test_what_goes_to_a_chat_holds_no_mention_link_or_tag_of_a_name(service: str
     assert len(sent) == len(names)
     ours = re.compile(r"</?b>")
     assert not [text for text in sent if re.search(r"(?i)<|>|&[a-z#]|@|://|\]\(|www\.[a-z]", ours.sub("", text))]
-
-
-def test_a_text_that_is_too_long_for_a_chat_is_cut_and_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = list[str]()
-
-    def request(*_: object, **how: object) -> Accepted:
-        sent.append(json.loads(str(how["data"]))["content"])
-        return Accepted()
-
-    monkeypatch.setattr("requests.Session.request", request)
-    many = message_of("m" * 300)
-    assert notify(replace(many, notices=many.notices * 20), channel(SERVICES["discord"])).sent
-    assert [len(text) <= 2000 for text in sent] == [True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,8 @@ from costguard.ledger.guard import outbox
 from costguard.ledger.guard.store import GuardStore
 from costguard.notifiers import Channel
 from costguard.notifiers.chat import notify
-from costguard.services.guarding.dispatch import OutboxDispatcher
+from costguard.services.guarding.dispatch import OutboxDispatcher, open_dispatcher
+from costguard.settings import check_settings
 from tests.fakes.server import Answer, Asked, Hands, serving
 from tests.ledger.acts import WIDE
 from tests.notifiers.hostile import AT, message_of
@@ -104,6 +106,27 @@ def test_a_mail_reaches_each_one_who_is_there_once(book: GuardStore, field: str)
         office.try_times(3)
     assert [whom for whom, _ in post.letters] == [(HERE,), (BUSY,)]
     assert sum(LEFT.encode() in line for line in post.heard) == 1
+
+
+def test_an_admin_is_told_once_of_a_recipient_who_has_left(book: GuardStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Told()
+    with post_office(Post(refuses={LEFT: GONE})) as post, serving(cloud) as address:
+        monkeypatch.setenv("MAIL_URL", f"mailto://127.0.0.1:{post.port}?from=a@lab.org&mode=insecure&to={HERE},{LEFT}")
+        routes = "[[notify.route]]\nto = ['env:MAIL_URL']\nmatch = { owners = ['ann'] }\n"
+        routes += f"[[notify.route]]\nto = ['{address}/admin']"
+        settings, hands = check_settings(routes, "costguard.toml"), Hands()
+        hands.at = AT
+        with book._begin_write() as (ask, tell):
+            outbox.enqueue_messages(
+                ask, tell, [replace(message_of(f"m{n}"), id=f"m{n}", channel="env:MAIL_URL") for n in range(3)]
+            )
+        for _ in range(3):
+            open_dispatcher(settings, book, hands).deliver()
+            hands.at += timedelta(hours=1)
+    assert len(post.letters) == 3
+    assert [asked.json()["title"] for asked in cloud.asked] == [
+        f"costguard: {LEFT} of env:MAIL_URL cannot be reached: the server did not accept the recipient (550)"
+    ]
 
 
 def test_each_chat_of_an_address_is_a_recipient(book: GuardStore) -> None:

@@ -4,9 +4,9 @@ Example: a machine is found idle at 18:50: sent (first). A second of the same ow
 stop is due: sent (escalated). It still idles at 22:50, on the next day at 18:50, after a week, and every week: sent (repeat
 due). It works again for two minutes: sent once (resolved).
 
-A page is sent at once: alone, or for all machines of one policy and owner. More than 20 announcements are several messages, so
-that each machine is named before an act. One group (or page) sends at most 6 notifications an hour; what was held back comes
-with the next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
+A page is sent at once: alone, or for all machines of one policy and owner. A notification names each of its alerts, and a
+channel sends a long one in parts. One group (or page) sends at most 6 notifications an hour; what was held back comes with the
+next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from costguard.values.text_format import format_local_time
 NOTIFICATIONS_PER_HOUR_MAX = 6
 DIGEST_INTERVAL = timedelta(minutes=15)
 """New information, as of a stop that is done, waits until so long after the last message of its group."""
-ALERTS_SHOWN = 20
-"""Alerts written out in one notification; the rest is counted."""
+ANNOUNCEMENTS_MAX, ALERTS_MAX = 20, 100
+"""Alerts of one notification, if it announces acts and if not; more are several, which count as one in the hour."""
 RESOLVED_MARK = "resolved: "
 HOUR = timedelta(hours=1)
 RESOLVE_AFTER = timedelta(minutes=2)
@@ -326,7 +326,7 @@ def _build_notifications(
     if reasons == {RESOLVED}:
         severity = INFO
     notices = tuple(replace(one.notice, is_over=one.why == RESOLVED) for one in ordered)
-    size = ALERTS_SHOWN if any(one.ahead for one in notices) else len(notices)
+    size = ANNOUNCEMENTS_MAX if any(one.ahead for one in notices) else ALERTS_MAX
     parts = [notices[start : start + size] for start in range(0, len(notices), size)]
     return [
         Notification(
@@ -334,7 +334,7 @@ def _build_notifications(
             channel=channel,
             why_now=why,
             severity=severity,
-            title=_build_title(part),
+            title=build_title(part),
             notices=part,
             at=now,
             route=route.name,
@@ -344,7 +344,8 @@ def _build_notifications(
     ]
 
 
-def _build_title(notices: Sequence[Alert]) -> str:
+def build_title(notices: Sequence[Alert]) -> str:
+    """Return the title of a notification of `notices`: the first, and how many more there are."""
     return notices[0].what if len(notices) == 1 else f"{notices[0].what} (and {len(notices) - 1} more)"
 
 
@@ -355,7 +356,7 @@ def refresh_waiting(message: Notification, present: Mapping[tuple[str, str, str]
     `present`: the alerts of this run, by topic, subject and owner.
     """
     notices = tuple(_refresh_alert(one, present.get((one.topic, one.subject, one.owner))) for one in message.notices)
-    return message if notices == message.notices else replace(message, notices=notices, title=_build_title(notices))
+    return message if notices == message.notices else replace(message, notices=notices, title=build_title(notices))
 
 
 _OVER = (("next", "nothing: it no longer holds"),)

@@ -64,6 +64,7 @@ class GuardStore(LedgerStore, GuardRecords):
     due_messages = read_by(outbox.load_due_messages)
     settle_message = write_by(outbox.settle_message)
     record_part = write_by(outbox.record_part)
+    enqueue_messages = write_by(outbox.enqueue_messages)
     undelivered = read_by(outbox.load_undelivered)
     load_samples_since = read_by(observations.load_samples_since)
     load_departure = read_by(observations.load_departure)

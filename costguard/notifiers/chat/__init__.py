@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
@@ -29,11 +30,12 @@ from typing import TYPE_CHECKING, Any, cast
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
 from costguard.guard.alerts.part_delivery import PartDelivery, list_missing
-from costguard.notifiers import Channel, format_body, format_title, unpack_enclosure
+from costguard.notifiers import Channel, unpack_enclosure
 from costguard.notifiers.chat import mail, pagers
 from costguard.notifiers.chat.addresses import disable_loggers
 from costguard.notifiers.chat.answers import NO_REQUEST, describe_answer, is_cut, is_refusal, is_unsent
 from costguard.notifiers.chat.parts import PartSending, deliver_parts
+from costguard.notifiers.chat.split import Fits, MessagePart, split_message
 from costguard.values.text_format import encode_chat
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
@@ -56,6 +58,17 @@ MAIL_SERVICES = (
     "sparkpost",
 )
 """Services that send mail: it is read later than it is sent, so its text has no "in 15 min"."""
+OWN_RECEIVERS = ("json", "jsons", "xml", "xmls", "form", "forms", "amqp", "amqps", "mqtt", "mqtts")
+"""What receives a message there is the user's own program: no service limits it."""
+UNKNOWN_SIZE = 2_000
+"""Of a service whose limit Apprise does not state: as much as the chats with the smallest ones take."""
+SIZES = {"ntfy": 4_000, "ntfys": 4_000, "slack": 3_000, "viber": 7_000}
+"""Limits that are lower than those of Apprise 2.2. ntfy: 4,096 bytes, more becomes a file (docs.ntfy.sh/config). Slack: 3,000
+characters of a section's text (docs.slack.dev/reference/block-kit). Viber: 7,000 (developers.viber.com). All read 2026-11."""
+GLUE_SIZE = 8
+"""Of what a service puts between a title and a body: a line break, or the marks of bold text."""
+PART_INTERVAL_S = 0.5
+"""Between the parts of a message; Apprise's 5.5 s would be the whole time of a round. Discord takes five in 2 s."""
 ONE_OBJECT_SCHEMAS = frozenset(("opsgenie", "jira", "github", "reddit"))
 """Their targets are those who are responsible for one alert, and no recipients of copies."""
 RETRY_AFTER_MAX = timedelta(hours=1)
@@ -147,12 +160,59 @@ def _list_sendings(message: Notification, channel: Channel) -> Iterator[PartSend
         if not numbers:
             continue
         service = _open_service(parts, channel)
+        now, fits = None if parts["schema"] in MAIL_SERVICES else channel.clock.now(), _build_measure(service, parts["schema"])
+        sendings = ((message, part) for part in split_message(message, numbers, fits, encode_chat, now))
         if pagers.has_incidents(service) and message.notices:
-            for number in numbers:
-                event = pagers.build_event(message, message.notices[number])
-                yield PartSending(recipient=recipient, send=partial(_send_part, service, event, channel, recipient, (number,)))
-        else:
-            yield PartSending(recipient=recipient, send=partial(_send_part, service, message, channel, recipient, numbers))
+            events = [(number, pagers.build_event(message, message.notices[number])) for number in numbers]
+            sendings = (
+                (event, replace(part, numbers=(number,)))
+                for number, event in events
+                for part in split_message(event, (0,), fits, encode_chat, now)
+            )
+        for content, part in sendings:
+            yield PartSending(recipient=recipient, send=partial(_send_part, service, content, channel, recipient, part))
+
+
+def _build_measure(service: NotifyBase, scheme: str) -> Fits:
+    """Return whether `service` takes a title and a body whole.
+
+    What counts is the text that Apprise hands over after its conversions, with a title that becomes a part of the body. It is
+    counted in the unit in which it is longest, because services count bytes, characters or units of UTF-16; in an SMS that is
+    not plain ASCII a unit of UTF-16 takes 16 of 1,120 bits (3GPP TS 23.038).
+    """
+    from apprise import NotifyBase
+
+    size = min(service.body_maxlen, SIZES.get(scheme, service.body_maxlen))
+    if service.body_maxlen == NotifyBase.body_maxlen and scheme not in (*MAIL_SERVICES, *OWN_RECEIVERS):
+        size = min(size, UNKNOWN_SIZE)
+
+    def fits(title: str, body: str) -> bool:
+        call_format = _choose_format(service)
+        [call] = service._build_send_calls(body=body, title=title, body_format=call_format)  # noqa: SLF001 - what `notify` sends
+        glue = GLUE_SIZE if call["title"] else 0
+        is_within = _count_size(call["title"]) + glue + _count_size(call["body"]) <= size
+        lines = body.count("\n") + 1 + (call["title"] != title)
+        return (
+            is_within and _count_size(call["title"]) <= service.title_maxlen and lines <= (service.body_max_line_count or lines)
+        )
+
+    return fits
+
+
+def _choose_format(service: NotifyBase) -> str | None:
+    """Return the format to declare: none where Apprise would escape the text as plain Markdown, in which a link is no link.
+
+    `encode_chat` has disabled the markup of names.
+    """
+    from apprise import NotifyBase
+
+    is_plain = type(service).dialect_convert is NotifyBase.dialect_convert
+    return None if is_plain and service.resolve_format("text") == "markdown" else "text"
+
+
+def _count_size(text: str) -> int:
+    in_bytes = len(text.encode("utf-8", "replace"))
+    return in_bytes if text.isascii() else max(in_bytes, -(-len(text.encode("utf-16-le", "replace")) * 8 // 7))
 
 
 def _build_asset(channel: Channel) -> AppriseAsset:
@@ -226,45 +286,48 @@ def _open_service(parts: dict[str, Any], channel: Channel) -> NotifyBase:
         raise InputError("Apprise does not know such an address, or a part of it is missing")
     if not service.verify_certificate:
         raise InputError(UNVERIFIED)
+    service.request_rate_per_sec = PART_INTERVAL_S
     service.redirects = False  # whatever its address says
     if channel.ca_file is not None:
         service.verify_certificate = str(channel.ca_file)  # type: ignore[assignment]  # requests takes a path as well
-    service.overflow_mode = apprise.OverflowMode.TRUNCATE  # Discord takes 2,000 characters: the first say most
+    service.overflow_mode = apprise.OverflowMode.UPSTREAM  # it must cut nothing: a part fits
     return service
 
 
-def _send_part(
-    service: NotifyBase, message: Notification, channel: Channel, recipient: str, numbers: tuple[int, ...]
-) -> PartDelivery:
+def _send_part(service: NotifyBase, message: Notification, channel: Channel, recipient: str, part: MessagePart) -> PartDelivery:
+    delivery = partial(PartDelivery, recipient=recipient, alerts=part.numbers)
+    if not part.body:
+        return delivery(sent=False, why=f"the service takes {service.body_maxlen} characters, and one line is longer")
     from apprise import Apprise, AppriseAttachment
     from apprise.attachment import memory
 
     room = Apprise()
     room.add(service)
     files, in_memory = AppriseAttachment(), cast("Any", memory).AttachMemory  # never a file on the disk
-    for one in message.enclosures if service.attachment_support else ():
+    for one in message.enclosures if service.attachment_support and 0 in part.numbers else ():
         files.add(in_memory(content=unpack_enclosure(one), name=one.name, mimetype=one.media))
-    now = None if channel.address.partition("://")[0].lower() in MAIL_SERVICES else channel.clock.now()
-    title, body = format_title(message, encode_chat, now), format_body(message, encode_chat, now)
-    part = partial(PartDelivery, recipient=recipient, alerts=numbers)
     answers: list[Any] = []
     try:
         with _use_proxy(channel.proxy, answers):
             is_over = pagers.has_incidents(service) and pagers.set_incident(service, message)
-            sent = pagers.close_alert(service, message, f"{title}\n{body}") if is_over else None
+            sent = pagers.close_alert(service, message, f"{part.title}\n{part.body}") if is_over else None
             if sent is None:
-                kind = "success" if is_over else APPRISE_KINDS[message.severity]
-                sent = bool(room.notify(title=title, body=body, notify_type=kind, body_format="text", attach=files or None))
+                kind, body_format = "success" if is_over else APPRISE_KINDS[message.severity], _choose_format(service)
+                sent = bool(
+                    room.notify(
+                        title=part.title, body=part.body, notify_type=kind, body_format=body_format, attach=files or None
+                    )
+                )
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
-        return part(sent=False, why=f"the service failed ({type(broken).__name__})")
+        return delivery(sent=False, why=f"the service failed ({type(broken).__name__})")
     if sent and is_unsent(service, answers):
-        return part(sent=False, why=NO_REQUEST, again=False)
+        return delivery(sent=False, why=NO_REQUEST, again=False)
     status, answer = answers[-1].status_code if answers else None, describe_answer(answers, channel.address)
-    part = partial(part, status=status, answer=answer)
+    delivery = partial(delivery, status=status, answer=answer)
     if sent and not is_refusal(service, answers):
-        return part(sent=True, is_cut=is_cut(body, answers))
+        return delivery(sent=True, is_cut=is_cut(part.body, answers))
     wait = _read_retry_after(answers[-1], channel.clock.now()) if answers else None
-    return part(sent=False, why="the service did not accept it" + f" ({answer or 'no answer'})", retry_after=wait)
+    return delivery(sent=False, why=f"the service did not accept it ({answer or 'no answer'})", retry_after=wait)
 
 
 def _read_retry_after(answer: Any, now: datetime) -> timedelta | None:  # noqa: ANN401 - requests says no types

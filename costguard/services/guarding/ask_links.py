@@ -19,7 +19,6 @@ from urllib.parse import quote
 
 from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import KEEP_FOR, Alert, Notification
-from costguard.guard.alerts.dispatch import ALERTS_SHOWN
 from costguard.guard.overrides import Override, name_question
 from costguard.ledger.guard.ask_links import AskLinkStore
 from costguard.services import CommandAnswer
@@ -66,11 +65,11 @@ class MessageLinker:
 
     def _build(self, message: Notification) -> Notification:
         notices, links = list[Alert](), list[AskLink]()
-        for place, notice in enumerate(message.notices):
+        for notice in message.notices:
             key = parse_resource_key(notice.subject)
             path = "/policies" if notice.topic in SETTINGS_TOPICS else build_machine_path(notice.subject) if key else ""
             page_links = [(PAGE_LABEL, f"{self.base}{path}")] if path else []
-            if key is not None and notice.ask and self._may_answer(message, place):
+            if key is not None and notice.ask and self._may_answer(message):
                 secret = secrets.token_hex(SECRET_BYTES)
                 links.append(self._build_link(secret, message, notice, key))
                 page_links.append((ANSWER_LABEL, f"{self.base}{ASK_PATH}{secret}"))
@@ -83,9 +82,9 @@ class MessageLinker:
             notices = [replace(one, links=one.links[:1]) for one in notices]
         return replace(message, notices=tuple(notices))
 
-    def _may_answer(self, message: Notification, place: int) -> bool:
+    def _may_answer(self, message: Notification) -> bool:
         """Return whether a link that answers goes into the message: never into a terminal or a journal, which are kept."""
-        return self.answers and message.channel != CONSOLE_CHANNEL and place < ALERTS_SHOWN
+        return self.answers and message.channel != CONSOLE_CHANNEL
 
     def _build_link(self, secret: str, message: Notification, notice: Alert, key: ResourceKey) -> AskLink:
         now = self.clock()

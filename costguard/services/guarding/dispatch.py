@@ -14,10 +14,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from hashlib import sha256
 from typing import Protocol
 
 from costguard.errors import InputError, LedgerError
-from costguard.guard.alerts.alert import INFO, SEVERITIES, AlertRoute, DeliveryResult, Notification
+from costguard.guard.alerts.alert import (
+    FIRST,
+    INFO,
+    SEVERITIES,
+    WARNING,
+    Alert,
+    AlertRoute,
+    DeliveryResult,
+    Notification,
+    is_admin_route,
+)
 from costguard.guard.alerts.part_delivery import PartDelivery, list_undelivered
 from costguard.guard.escalation import FAILED, SUCCEEDED, HookEnd, clip_output
 from costguard.ledger.guard.store import GuardStore
@@ -189,13 +200,37 @@ def open_console(clock: Clock) -> Notifier:
 
 def open_dispatcher(settings: Settings, book: GuardStore, clock: Clock, holder: str = "") -> OutboxDispatcher:
     """Open the dispatcher of `book`; one per process. `holder`: name in the leader lease, "" if the process takes none."""
+    admins = [name for route in list_routes(settings) if is_admin_route(route) for name in route.channels]
+
+    def record_part(message: Notification, part: PartDelivery, now: datetime) -> None:
+        if part.is_refused and part.status is not None:  # a server refused it
+            book.enqueue_messages(_build_refusal_message(message, part, name, now) for name in admins)
+        book.record_part(message.id, part, now)
+
     return OutboxDispatcher(
         _LedgerOutbox(book, holder),
         open_notifiers(settings, clock),
         clock=clock,
         second=open_console(clock),
         add_links=build_linker(settings),
-        record_part=lambda message, part, now: book.record_part(message.id, part, now),
+        record_part=record_part,
+    )
+
+
+def _build_refusal_message(message: Notification, part: PartDelivery, admin_channel: str, now: datetime) -> Notification:
+    """Build the message that tells an admin that a recipient cannot be reached. Its id is always the same: it is sent once."""
+    channel = format_channel_name(message.channel)
+    what = f"{part.recipient or 'the recipient'} of {channel} cannot be reached: {part.why}"
+    next_step = ("next", "it gets no more of this message: remove it from the address, or correct it")
+    alert = Alert(topic="notify:refused", subject=channel, severity=WARNING, what=what, at=now, facts=(next_step,), once=True)
+    return Notification(
+        id=sha256(f"{admin_channel} {message.channel} {part.recipient}".encode()).hexdigest()[:32],
+        channel=admin_channel,
+        why_now=FIRST,
+        severity=WARNING,
+        title=what,
+        notices=(alert,),
+        at=now,
     )
 
 
