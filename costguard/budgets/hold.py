@@ -37,7 +37,8 @@ class Hold:
 
     `provider`, `account`, `owner`, `gpu` (canonical): of the run, "" if not known yet; `labels`: the known ones. `ended_at` and
     `ended_by` (released: the run was given up; committed: its spending is in the ledger; expired: its time ran out) are set
-    once, together. `spent`: the cost of a committed one, if it was stated; else None.
+    once, together. `spent`: the cost of a committed one, if it was stated; else None. `scope`: the token that gave
+    it its id; "": a command did.
     """
 
     id: str
@@ -54,6 +55,12 @@ class Hold:
     ended_at: datetime | None = None
     ended_by: str = ""
     spent: Money | None = None
+    scope: str = ""
+
+    @property
+    def key(self) -> str:
+        """What names the hold in the ledger: `kube/k8s-1` for k8s-1 of the token kube. No id over HTTP has a slash."""
+        return f"{self.scope}/{self.id}" if self.scope else self.id
 
     def __post_init__(self) -> None:
         require(
@@ -81,6 +88,11 @@ class Hold:
             require_one_of(self.ended_by, ENDINGS, f"{field}.ended_by")
         same = self.spent is None or (self.spent.currency == self.money.currency and self.spent.nano >= 0)
         require(same, f"{field}.spent", f"must be {self.money.currency} of zero or more", "write the amount spent")
+
+
+def describe_token(name: str) -> str:
+    """Return the `who` of a hold that the token `name` took over HTTP."""
+    return f"{name} (token)"
 
 
 def is_open_hold(hold: Hold, now: datetime) -> bool:

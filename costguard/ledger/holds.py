@@ -37,6 +37,7 @@ from costguard.budgets.hold import (
     RELEASED,
     Hold,
     counts_in_filter,
+    describe_token,
     is_open_hold,
     is_unlisted_run,
     list_unlisted_spending,
@@ -112,7 +113,7 @@ class HoldStore(LedgerStore):
                 matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
                 try:
                     require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
-                    stored = new[hold.id][0] if hold.id in new else _find_hold(ask, hold.id)
+                    stored = new[hold.key][0] if hold.key in new else _find_hold(ask, hold.key)
                     if stored is not None:
                         _require_same_run(stored, hold, now)
                 except InputError as error:
@@ -122,8 +123,8 @@ class HoldStore(LedgerStore):
                 if admission.admitted and admission.reason != ALREADY_HELD:
                     until = admission.until or hold.expires_at
                     hold = replace(hold, expires_at=min(until, hold.taken_at + HOLD_DURATION_MAX))
-                    renewed |= {hold.id} if stored is not None and hold.id not in new else set()
-                    new[hold.id] = hold, matching
+                    renewed |= {hold.key} if stored is not None and hold.key not in new else set()
+                    new[hold.key] = hold, matching
                     standings.add_hold(hold, stored)
                 results.append(admission)
             if new:
@@ -132,7 +133,7 @@ class HoldStore(LedgerStore):
         return results
 
     def release(self, hold_id: str, now: datetime) -> Hold:
-        """End the hold of a run that will not start, and return it.
+        """End the hold of a run that will not start, and return it. `hold_id`: its key, or its id where no other has it.
 
         A released or expired hold stays as it is.
         """
@@ -147,7 +148,7 @@ class HoldStore(LedgerStore):
             return hold if hold.ended_by else _end_hold(tell, replace(hold, ended_at=now, ended_by=RELEASED))
 
     def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
-        """End the hold of a run whose spending is in the ledger, and return it.
+        """End the hold of a run whose spending is in the ledger, and return it. `hold_id`: as for `release`.
 
         `spent`: the cost of the run, None: unknown. An expired hold stays expired and stores `spent`; one that was committed
         with the same `spent` stays as it is.
@@ -222,7 +223,7 @@ class _BudgetStandings:
         for name, one in self._standings.items():
             if counts_in_filter(hold, one.budget.match) and hold.money.currency == one.budget.cap.currency:
                 self._standings[name] = replace(one, holds=_exclude_hold(one, replaced).holds + hold.money)
-        self._others = [*(other for other in self._others if other.id != hold.id), hold]
+        self._others = [*(other for other in self._others if other.key != hold.key), hold]
 
     def _compute(self, budget: Budget, others: Sequence[Hold], now: datetime) -> BudgetStatus:
         period = find_budget_period(budget, now)
@@ -281,20 +282,25 @@ def _admit_or_renew(hold: Hold, stored: Hold | None, standings: Iterable[BudgetS
 
 
 def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
-    """Return the hold of this id, marked as expired if its time has run out.
+    """Return the hold of this key, else the only one of this id, marked as expired if its time has run out.
 
-    Raises InputError if there is none.
+    Raises InputError if there is none, or several tokens have one.
     """
     hold = _find_hold(ask, hold_id)
     if hold is None:
-        raise InputError("is not a hold of this ledger", field=f"hold {hold_id}", hint="costguard status lists the open ones")
+        same_id = select(HoldRow).where(col(HoldRow.id).endswith(f"/{hold_id}", autoescape=True)).order_by(col(HoldRow.id))
+        holds = [_decode_hold(row) for row in ask(same_id)]
+        require(bool(holds), f"hold {hold_id}", "is not a hold of this ledger", "costguard status lists the open ones")
+        one_of = " or ".join(one.key for one in holds)
+        require(len(holds) == 1, f"hold {hold_id}", "is the id of holds of several tokens", f"write {one_of}")
+        hold = holds[0]
     if hold.ended_by or is_open_hold(hold, now):
         return hold
     return replace(hold, ended_at=hold.expires_at, ended_by=EXPIRED)
 
 
-def _find_hold(ask: Query, hold_id: str) -> Hold | None:
-    return next(map(_decode_hold, ask(select(HoldRow).where(col(HoldRow.id) == hold_id))), None)
+def _find_hold(ask: Query, key: str) -> Hold | None:
+    return next(map(_decode_hold, ask(select(HoldRow).where(col(HoldRow.id) == key))), None)
 
 
 def _make_storable(hold: Hold) -> Hold:
@@ -310,14 +316,14 @@ def _insert_holds(tell: Execute, holds: Sequence[tuple[Hold, Sequence[Budget]]],
         tell(delete(HoldRow).where(col(HoldRow.id) == hold_id))
     insert_rows(tell, [_encode_hold(hold) for hold, _ in holds])
     insert_rows(
-        tell, [HoldBudgetRow(hold_id=hold.id, budget=make_storable(one.name)) for hold, budgets in holds for one in budgets]
+        tell, [HoldBudgetRow(hold_id=hold.key, budget=make_storable(one.name)) for hold, budgets in holds for one in budgets]
     )
 
 
 def _end_hold(tell: Execute, hold: Hold) -> Hold:
     """Write the end of `hold` and return it."""
     ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
-    _write_ends(tell, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)])
+    _write_ends(tell, [(ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.key)])
     return hold
 
 
@@ -338,7 +344,8 @@ def _write_ends(tell: Execute, rows: Sequence[SqlRow]) -> None:
 def _encode_hold(hold: Hold) -> HoldRow:
     """Return the row of a hold that has not ended."""
     return HoldRow(
-        **pick_fields(hold, ("id", *TEXT_COLUMNS)),
+        **pick_fields(hold, TEXT_COLUMNS),
+        id=hold.key,
         nano=hold.money.nano,
         currency=hold.money.currency,
         labels=encode_labels(hold.labels),
@@ -348,8 +355,12 @@ def _encode_hold(hold: Hold) -> HoldRow:
 
 
 def _decode_hold(row: HoldRow) -> Hold:
+    scope, _, name = row.id.rpartition("/")
+    is_scoped = bool(scope) and row.who == describe_token(scope)
     return Hold(
-        **pick_fields(row, ("id", *TEXT_COLUMNS)),
+        **pick_fields(row, TEXT_COLUMNS),
+        id=name if is_scoped else row.id,
+        scope=scope if is_scoped else "",
         money=Money(nano=row.nano, currency=row.currency),
         labels=tuple((key, value) for key, value in json.loads(row.labels)),
         taken_at=from_micros(row.taken_us),

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costguard_admission import HELD_BEFORE, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer, give_up
+from costguard_admission import HELD_BEFORE, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer, clean_text, give_up
 from dstack.plugins import ApplyPolicy, Plugin, get_plugin_logger
 
 LOG = get_plugin_logger("costguard")
@@ -43,7 +43,6 @@ SIZES = {"a100": ((40, "A100-40GB"), (80, "A100-80GB")), "v100": ((16, "V100-16G
 """GPUs that dstack sells under one name with several memories, in GB, smallest first."""
 OFFER_COMMANDS, OFFER_S = [":"], 60
 """What `dstack offer` plans (0.22.5): it has no name. Should somebody apply it, it ends after a minute."""
-SAYS_MOST = 1000
 UNREACHED = "costguard cannot be asked"
 """How the client begins where no answer came."""
 
@@ -110,7 +109,7 @@ class CostguardPolicy(ApplyPolicy):  # type: ignore[misc]  # as above
             holds += keep_largest_hold(client, answers)
             if not admitted:
                 end_holds(client, holds)
-                raise ValueError(clean(f"costguard: {answers[0].says}"))
+                raise ValueError(clean_text(f"costguard: {answers[0].says}"))
             narrow_gpus(group, admitted if len(admitted) < len(kinds) else None)
         return holds
 
@@ -126,7 +125,7 @@ class CostguardPolicy(ApplyPolicy):  # type: ignore[misc]  # as above
             if len(self._renewed) >= HOLDS_KNOWN:
                 self._renewed.clear()
             self._renewed[hold_id] = answer.hold
-        LOG.info("costguard: %s", clean(answer.says))
+        LOG.info("costguard: %s", clean_text(answer.says))
         return answer
 
 
@@ -306,8 +305,3 @@ def limit_offer(spec: Any) -> Any:  # noqa: ANN401 - dstack's
         if getattr(part, "schedule", None) is not None:
             part.schedule = None
     return spec
-
-
-def clean(text: str) -> str:
-    """Return a text for logs and terminals: one line, without control characters."""
-    return "".join(one if one.isprintable() else " " for one in text)[:SAYS_MOST]

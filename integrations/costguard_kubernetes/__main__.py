@@ -11,22 +11,24 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from costguard_admission import AdmissionClient
 
-from costguard_kubernetes import review, review_large
+from costguard_kubernetes import review, review_unread
 
 BODY_MOST = 1 << 20
 """Bytes of a review that is read; a larger one is answered by its head."""
-HEAD_MOST = 8 << 10
-DISCARDED_MOST = 8 << 20
-"""Bytes of a larger one that are read and forgotten, so that the answer arrives: the API server takes objects of 3 MiB."""
+HEAD_MOST = 64 << 10
+DISCARDED_WITHIN_S = 5
+"""How long the rest of a larger one is read and forgotten, so that the answer arrives."""
 THREADS_MOST = 32
 """Connections at once; others are closed. An answer takes 20 ms, or the 5 s that the client waits for costguard."""
 READ_WITHIN_S = 10
+LENGTH_DIGITS_MAX = 12
 PATH, HEALTH_PATH = "/validate", "/healthz"
 
 
@@ -119,25 +121,32 @@ class _Reviewer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer one review."""
         length = self.headers.get("Content-Length", "")
-        if not self.path.startswith(PATH) or not length.isdecimal() or int(length) > DISCARDED_MOST:
+        if not self.path.startswith(PATH) or not length.isdecimal() or len(length) > LENGTH_DIGITS_MAX:
             self._answer(400, b"not a review\n")
             return
         try:
-            answer = self._review_large(int(length)) if int(length) > BODY_MOST else self._review(int(length))
-        except (ValueError, RecursionError, AttributeError, TypeError) as odd:
-            self._answer(400, f"{type(odd).__name__}\n".encode())
+            answer = self._review(int(length))
+        except ValueError:
+            self._answer(400, b"not a review\n")
             return
         self._answer(200, json.dumps(answer).encode(), "application/json")
 
     def _review(self, length: int) -> dict[str, object]:
-        return review(json.loads(self.rfile.read(length)), self.server.client)
+        """Return the answer to a review of `length` bytes. Raises ValueError if it is none."""
+        if length > BODY_MOST:
+            head = self.rfile.read(HEAD_MOST)
+            self._discard(length - len(head))
+            return review_unread(head, f"its review has more than {BODY_MOST >> 20} MiB; put what is large into a ConfigMap")
+        body = self.rfile.read(length)
+        try:
+            return review(json.loads(body), self.server.client)
+        except (ValueError, RecursionError, AttributeError, TypeError, LookupError) as error:
+            return review_unread(body[:HEAD_MOST], f"it has another form ({type(error).__name__})")
 
-    def _review_large(self, length: int) -> dict[str, object]:
-        head = self.rfile.read(HEAD_MOST)
-        left = length - len(head)
-        while left > 0 and (part := self.rfile.read(min(left, 64 << 10))):
-            left -= len(part)
-        return review_large(head, BODY_MOST)
+    def _discard(self, length: int) -> None:
+        until = time.monotonic() + DISCARDED_WITHIN_S
+        while length > 0 and time.monotonic() < until and (part := self.rfile.read(min(length, 64 << 10))):
+            length -= len(part)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
         """Write no line for each request."""

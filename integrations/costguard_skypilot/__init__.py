@@ -21,13 +21,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sky
-from costguard_admission import HELD_BEFORE, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer
+from costguard_admission import HELD_BEFORE, HTTP_BAD_REQUEST, NO_PRICE, AdmissionClient, Answer, parse_hours
 
 HOURS_VARIABLE, HOLD_VARIABLE = "COSTGUARD_HOURS", "COSTGUARD_HOLD"
 """Of a task's `envs`: how long it runs at most, stated by whoever launches it; and the id of its hold, which the task finds."""
 HOURS_DEFAULT = 24.0
 """Where a task states none; COSTGUARD_HOURS of the API server's environment states another one. An assumption, 2026-11."""
-HOURS_MAX = 8784.0
 BUDGET_LABELS = ("project", "team")
 """The labels that a budget may select by."""
 LAUNCHES = ("cluster_launch", "jobs_launch", "serve_up", "jobs_pool_apply")
@@ -91,12 +90,9 @@ def find_hours(envs: Mapping[str, str]) -> float:
     """Return the hours that a task states, else the environment, else HOURS_DEFAULT. Raises RuntimeError for others."""
     text = envs.get(HOURS_VARIABLE) or os.environ.get(HOURS_VARIABLE) or str(HOURS_DEFAULT)
     try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours < HOURS_MAX:
-        raise RuntimeError(f"costguard: envs.{HOURS_VARIABLE} must be hours such as 12, not {text[:40]!r}")
-    return hours
+        return parse_hours(text)
+    except ValueError as error:
+        raise RuntimeError(f"costguard: envs.{HOURS_VARIABLE} {error}") from None
 
 
 def build_request(resources: Any, *, nodes: int, hours: float, owner: str, cluster: str) -> dict[str, object]:  # noqa: ANN401 - SkyPilot's Resources

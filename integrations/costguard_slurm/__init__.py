@@ -4,9 +4,10 @@
         held: the job starts    refused: it is requeued and held, with the reason as its comment
     EpilogSlurmctld -> `python3 -m costguard_slurm epilog` -> POST /v1/admit/end
 
-What the job has is read from `scontrol show job`. The hold's id is slurm-JOBID; a job that is requeued holds anew. Where the
-job, a setting or costguard cannot be read the job starts, and its admin comment says so (COSTGUARD_FAIL=closed holds it back).
-An epilog that cannot read the job ends nothing.
+What the job has is read from `scontrol show job --details`. The hold's id is slurm-JOBID; a job that is requeued holds anew,
+and each task of an array and component of a heterogeneous job has an id of its own (Slurm 22.05). Where scontrol, a setting
+or costguard fails the job starts, and its admin comment says so (COSTGUARD_FAIL=closed holds it back). GPUs of which the kind,
+number or price is not known are refused in any case. An epilog that cannot read the job ends nothing.
 
 scontrol writes KEY=VALUE with blanks between, and what users type as it is: `--job-name="x TimeLimit=00:01:00"` states two time
 limits. A job that states a field that counts twice, with two values, is refused. (`scontrol --json` is newer than 22.05, and
@@ -15,6 +16,7 @@ has another form in each version.) Python 3.9, no dependency.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -22,12 +24,18 @@ import sys
 from collections.abc import Mapping
 from typing import Optional
 
-from costguard_admission import HELD, REFUSED, AdmissionClient, Answer, give_up, read_fail_policy
+from costguard_admission import HELD, REFUSED, AdmissionClient, Answer, clean_text, give_up, parse_hours, read_fail_policy
 
 SCONTROL = "scontrol"
 WITHIN_S = 10
-GPUS = re.compile(r"^gres[:/]gpu(?::(?P<name>[A-Za-z][A-Za-z0-9._-]*))?(?:[:=](?P<count>\d{1,6}))?$")
-HOURS_MAX = 8784.0
+DEVICE = r"(?:gres[:/])?(?P<plugin>gpu|shard|mps|tpu|npu|hpu|xpu|neuron|gaudi)"
+DEVICE_LIKE = re.compile(rf"^{DEVICE}(?:[:=(]|$)")
+DEVICES = re.compile(rf"^{DEVICE}(?::(?P<name>(?!\d+(?:\(|$))[A-Za-z0-9._+-]{{1,80}}))?(?:[:=](?P<count>\d{{1,6}}))?(?:\(.*)?$")
+"""`gpu`, `shard` and `mps` are Slurm's own plug-ins; the others are names that sites give to devices without one."""
+MIG_SUFFIX = re.compile(r"[._-]?\d+g\.\d+gb.*$")
+"""Of the kind that Slurm gives a MIG device: a100_1g.5gb."""
+MPS_SHARES = 100
+"""Of one GPU. A shard counts as a whole one: how many of them share a GPU is not shown."""
 TIME = re.compile(r"^(?:(?P<d>\d{1,5})-)?(?P<h>\d{1,2}):(?P<m>\d{2}):(?P<s>\d{2})$")
 COMMENT_CHARS_MAX = 500
 PROLOG, EPILOG = "prolog", "epilog"
@@ -35,7 +43,15 @@ ALWAYS_SHOWN = ("JobId", "UserId", "Account", "Restarts", "TimeLimit", "NumNodes
 """Fields that scontrol writes of each job."""
 REQUESTED, REQUESTED_BEFORE = "ReqTRES", "TRES"
 """The resources that a job asked for, in one of two fields: the second up to Slurm 22.05."""
-FIELDS = frozenset((*ALWAYS_SHOWN, REQUESTED, REQUESTED_BEFORE, "AllocTRES", "TresPerJob", "TresPerNode"))
+ALLOCATED = "JOB_GRES"
+"""All devices of the job, with their kinds, whatever it asked by: shown by --details, also where nothing is tracked (22.05)."""
+TASKS_A_NODE = "NtasksPerN:B:S:C"
+FIELDS = frozenset(
+    (
+        *(*ALWAYS_SHOWN, REQUESTED, REQUESTED_BEFORE, ALLOCATED, "AllocTRES", "NumTasks", "Socks/Node", TASKS_A_NODE),
+        *("TresPerJob", "TresPerNode", "TresPerTask", "TresPerSocket"),
+    )
+)
 RECORD = re.compile(r"^(?=JobId=\d+\s)", re.MULTILINE)
 
 
@@ -44,7 +60,7 @@ class JobUnreadError(ValueError):
 
 
 class JobRefusedError(Exception):
-    """The job states a field twice, so that what it has is not known: refused whatever COSTGUARD_FAIL says."""
+    """What the job has is not known from what it states: refused whatever COSTGUARD_FAIL says."""
 
 
 def main(words: list[str]) -> int:
@@ -77,7 +93,7 @@ def admit_job(job: str, environ: Mapping[str, str]) -> Optional[Answer]:  # noqa
     """Return what costguard says of a job, or the policy where it cannot be asked; None if the job has no GPU."""
     try:
         body = build_request(job, read_job(job), environ)
-        return AdmissionClient.from_environment(environ).admit(body) if body else None
+        return AdmissionClient.from_environment(environ).admit_rental(body) if body else None
     except JobRefusedError as error:
         return Answer(REFUSED, may_launch=False, says=str(error))
     except ValueError as error:
@@ -86,8 +102,7 @@ def admit_job(job: str, environ: Mapping[str, str]) -> Optional[Answer]:  # noqa
 
 def write_comment(says: str) -> str:
     """Return the admin comment. It has no `=`: scontrol writes it beside the job's fields, where it must state none."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in says).replace("=", ":")
-    return f"costguard: {plain}"[:COMMENT_CHARS_MAX]
+    return f"costguard: {clean_text(says).replace('=', ':')}"[:COMMENT_CHARS_MAX]
 
 
 def end_job(job: str, environ: Mapping[str, str]) -> int:
@@ -104,16 +119,15 @@ def end_job(job: str, environ: Mapping[str, str]) -> int:
 def build_request(job: str, fields: Mapping[str, str], environ: Mapping[str, str]) -> Optional[dict[str, object]]:  # noqa: UP045 - Python 3.9
     """Return the body of POST /v1/admit for a job; None if it has no GPU.
 
-    Raises JobUnreadError if neither the job nor a setting says which GPU, or hours are none; JobRefusedError as find_gpus.
+    Raises JobUnreadError if hours are none; JobRefusedError as find_gpus, or if nothing says which GPU.
     """
-    node_text = fields.get("NumNodes", "").partition("-")[0]
-    nodes = int(node_text) if node_text.isdecimal() and node_text != "0" else 1
+    nodes = parse_count(fields.get("NumNodes", "")) or 1
     name, count = find_gpus(fields, nodes)
     if count == 0:
         return None
     gpu = name or environ.get("COSTGUARD_GPU", "")
     if not gpu:
-        raise JobUnreadError("the kind of its GPUs is not known: ask for one such as --gres=gpu:h100:8, or set COSTGUARD_GPU")
+        raise JobRefusedError("the kind of its GPUs is not known: ask for one such as --gres=gpu:h100:8, or set COSTGUARD_GPU")
     even = count % nodes == 0
     body: dict[str, object] = {
         "gpu": gpu,
@@ -130,42 +144,63 @@ def build_request(job: str, fields: Mapping[str, str], environ: Mapping[str, str
 
 def find_hours(environ: Mapping[str, str]) -> float:
     """Return the hours of a job without a time limit. Raises JobUnreadError if COSTGUARD_HOURS states none."""
-    text = environ.get("COSTGUARD_HOURS", "24")
     try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours < HOURS_MAX:
-        raise JobUnreadError(f"COSTGUARD_HOURS must be hours such as 24, not {text[:40]!r}")
-    return hours
+        return parse_hours(environ.get("COSTGUARD_HOURS", "24"))
+    except ValueError as error:
+        raise JobUnreadError(f"COSTGUARD_HOURS {error}") from None
 
 
 def find_gpus(fields: Mapping[str, str], nodes: int) -> tuple[str, int]:
-    """Return the kind and number of a job's GPUs: of its trackable resources, else of what it asked for, a node or in all.
+    """Return the kind and number of a job's GPUs: the most that one of its fields states.
 
-    Slurm tracks GPUs only where AccountingStorageTRES names them. ReqTRES=cpu=96,gres/gpu=8,gres/gpu:h100=8 is (h100, 8);
-    TresPerNode=gres:gpu:t4:4 (22.05; gres/gpu:t4:4 since 23.11) on two nodes is (t4, 8). AllocTRES comes with ReqTRES alone.
+    JOB_GRES=gpu:h100:16, ReqTRES=cpu=96,gres/gpu=16,gres/gpu:h100=16, TresPerNode=gres:gpu:h100:8 on two nodes (gres/gpu:h100:8
+    since 23.11) and TresPerTask=gres:gpu:h100:1 with 16 tasks are (h100, 16). An exclusive job has more than it asked for
+    (AllocTRES, which comes with ReqTRES alone, and JOB_GRES).
 
-    Raises JobRefusedError where TresPerJob and TresPerNode state two kinds: users type one of them into a comment.
+    Raises JobRefusedError for two kinds, and for GPUs a task or socket of which the number is not shown.
     """
-    for key in (REQUESTED, "AllocTRES") if REQUESTED in fields else (REQUESTED_BEFORE,):
-        name, count = parse_gpus(fields.get(key, ""))
-        if count:
-            return name, count
-    (name, count), (name_a_node, count_a_node) = (parse_gpus(fields.get(key, "")) for key in ("TresPerJob", "TresPerNode"))
-    if name and name_a_node and name != name_a_node:
-        raise JobRefusedError(f"the job states two kinds of GPUs: {name[:40]} and {name_a_node[:40]}; name one")
-    return name or name_a_node, max(count, count_a_node * nodes)
+    tracked = ("AllocTRES", REQUESTED) if REQUESTED in fields else (REQUESTED_BEFORE,)
+    tasks = max(parse_count(fields.get("NumTasks", "")), nodes * parse_count(fields.get(TASKS_A_NODE, "").partition(":")[0]))
+    factors = {ALLOCATED: 1, **dict.fromkeys(tracked, 1), "TresPerJob": 1, "TresPerNode": nodes, "TresPerTask": tasks}
+    factors["TresPerSocket"] = nodes * parse_count(fields.get("Socks/Node", ""))
+    kinds, most = set[str](), 0
+    for key, factor in factors.items():
+        stated_kinds, count = parse_gpus(fields.get(key, ""))
+        kinds |= stated_kinds
+        if not count or (key == "TresPerSocket" and most):
+            continue  # a socket of which the job has no core gives it no GPU
+        if not factor and not most:
+            raise JobRefusedError(f"{key} states GPUs, and scontrol not how many of them: ask by --gpus or --gres")
+        most = max(most, count * factor)
+    if len(kinds) > 1:
+        raise JobRefusedError(f"the job states two kinds of GPUs: {' and '.join(sorted(kinds))[:100]}; name one")
+    return "".join(kinds), most
 
 
-def parse_gpus(tres: str) -> tuple[str, int]:
-    """Return the kind and number of GPUs in a list of resources; ("", 0) if it has none."""
-    name, count = "", 0
-    for part in tres.split(","):
-        match = GPUS.match(part.strip())
-        if match:
-            name, count = match["name"] or name, max(count, int(match["count"] or 1))
-    return name, count
+def parse_gpus(tres: str) -> tuple[set[str], int]:
+    """Return the kinds and the number of GPUs in a list of resources. Raises JobRefusedError for one that cannot be read.
+
+    A number with a kind is part of the one without: gres/gpu=8,gres/gpu:h100=8 are 8.
+    """
+    counts = dict[tuple[str, bool], int]()
+    kinds = set[str]()
+    for part in map(str.strip, tres.split(",")):
+        match = DEVICES.match(part)
+        if not match:
+            if DEVICE_LIKE.match(part):
+                raise JobRefusedError(f"its GPUs cannot be read: {part[:60]}")
+            continue
+        place, count = (match["plugin"], match["name"] is None), int(match["count"] or 1)
+        counts[place] = counts.get(place, 0) + math.ceil(count / (MPS_SHARES if match["plugin"] == "mps" else 1))
+        kinds |= {MIG_SUFFIX.sub("", match["name"])} - {""} if match["name"] and count else set()
+    plugins = {plugin for plugin, _ in counts}
+    return kinds, sum(max(counts.get((plugin, True), 0), counts.get((plugin, False), 0)) for plugin in plugins)
+
+
+def parse_count(text: str) -> int:
+    """Return the number that a field begins with, as in NumNodes=2-2; 0 for `*`, `N/A` and what is none."""
+    digits = text.partition("-")[0]
+    return int(digits) if digits.isdecimal() else 0
 
 
 def parse_time_limit(text: str) -> float:
@@ -184,7 +219,7 @@ def find_hold_id(job: str, fields: Mapping[str, str]) -> str:
 
 def read_job(job: str) -> dict[str, str]:
     """Return the fields of a job. Raises JobUnreadError if scontrol does not show it, JobRefusedError as parse_job."""
-    return parse_job(job, _call(["show", "job", "--oneliner", job]))
+    return parse_job(job, _call(["show", "job", "--oneliner", "--details", job]))
 
 
 def parse_job(job: str, text: str) -> dict[str, str]:

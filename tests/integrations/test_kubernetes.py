@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import threading
@@ -17,7 +18,7 @@ import pytest
 import trustme
 import yaml
 from costguard_admission import CLOSED, OPEN, AdmissionClient
-from costguard_kubernetes import count_gpus, review
+from costguard_kubernetes import build_request, count_gpus, is_gone, review
 from costguard_kubernetes.__main__ import BODY_MOST, THREADS_MOST, WebhookServer, build_server, build_tls
 
 from costguard.ledger.db.reader import LedgerReader
@@ -94,13 +95,44 @@ def holds(watchdog: Station) -> dict[str, Any]:
         return {hold.id: hold for hold in load_open_holds(query, datetime.now(UTC))}
 
 
-def test_a_pod_within_its_namespaces_budget_is_admitted_and_its_deletion_ends_the_hold(watchdog: Station, post: Any) -> None:  # noqa: ANN401
-    status, said = post(json.dumps(asking(pod(2, hours="3"))).encode())
+KUBELET = {"username": "system:node:n1", "groups": ["system:nodes"]}
+NOW, LATER, BEFORE = {"gracePeriodSeconds": 0}, "2099-01-01T00:00:00Z", "2026-11-01T00:00:00Z"
+
+
+def on_node(deleted: str = "", phase: str = "Running", node: str = "n1") -> dict[str, Any]:
+    """A pod with two GPUs on a node, of which the deletion was asked for."""
+    made = pod(2, hours="3")
+    made["metadata"] |= {"deletionTimestamp": deleted} if deleted else {}
+    made["spec"] |= {"nodeName": node} if node else {}
+    return {**made, "status": {"phase": phase}}
+
+
+def test_a_pod_is_held_in_its_namespaces_budget_until_it_is_gone(watchdog: Station, post: Any) -> None:  # noqa: ANN401
+    status, said = post(json.dumps(asking(pod(2, hours="3", owner="bob"))).encode())
     assert (status, said) == (200, {"uid": "review-1", "allowed": True})
     hold = holds(watchdog)["k8s-pod-1"]
-    assert (hold.gpu, dict(hold.labels)) == ("T4", {"project": "vision", "team": "eye"})
-    assert post(json.dumps(asking(pod(2), "DELETE")).encode())[1]["allowed"] is True
-    assert "k8s-pod-1" not in holds(watchdog)
+    assert (hold.gpu, hold.owner, dict(hold.labels)) == ("T4", "", {"project": "vision"}), "not what the pod says of itself"
+    asked: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (on_node(), {"options": {"gracePeriodSeconds": 30}}),
+        (on_node(), {"options": NOW}),
+        (on_node(node=""), {"options": NOW}),
+        (on_node(LATER), {"options": NOW}),
+        (on_node(LATER), {"options": NOW, "userInfo": KUBELET | {"username": "system:node:other"}}),
+        (on_node(LATER), {"options": {"gracePeriodSeconds": 30}, "userInfo": KUBELET}),
+        (on_node(LATER), {"options": NOW, "userInfo": KUBELET, "dryRun": True}),
+    ]
+    for gone, more in asked:
+        assert post(json.dumps(asking(gone, "DELETE", **more)).encode())[1]["allowed"] is True
+        assert "k8s-pod-1" in holds(watchdog), more
+    assert post(json.dumps(asking(on_node(LATER), "DELETE", options=NOW, userInfo=KUBELET)).encode())[1]["allowed"] is True
+    assert holds(watchdog) == {}
+
+
+@pytest.mark.parametrize(
+    ("gone", "options"), [(on_node(BEFORE), NOW), (on_node(LATER, node=""), NOW), (on_node(phase="Failed"), {})]
+)
+def test_a_pod_that_ended_otherwise_is_gone_too(gone: dict[str, Any], options: dict[str, Any]) -> None:
+    assert is_gone({"options": options}, gone)
 
 
 def test_a_pod_over_it_is_denied_with_what_would_fit_and_a_dry_run_holds_nothing(watchdog: Station, post: Any) -> None:  # noqa: ANN401
@@ -125,12 +157,10 @@ def test_what_is_no_review_is_refused(post: Any, body: bytes) -> None:  # noqa: 
 
 
 @pytest.mark.parametrize("fails", [OPEN, CLOSED])
-def test_without_costguard_or_a_known_gpu_the_policy_decides_and_kubectl_shows_it(fails: str) -> None:
-    client = AdmissionClient(url=GONE.url, token="x", fails=fails)  # noqa: S106 - a test's
-    for wanted in (pod(), pod(gpu="")):
-        said: Any = review(asking(wanted), client, {})["response"]
-        assert said["allowed"] is (fails == OPEN)
-        assert "fails open" in said["warnings"][0] if fails == OPEN else "costguard" in said["status"]["message"]
+def test_without_costguard_the_policy_decides_and_kubectl_shows_it(fails: str) -> None:
+    said: Any = review(asking(pod()), AdmissionClient(url=GONE.url, token="x", fails=fails), {})["response"]  # noqa: S106 - a test's
+    assert said["allowed"] is (fails == OPEN)
+    assert "fails open" in said["warnings"][0] if fails == OPEN else "costguard" in said["status"]["message"]
 
 
 def test_pods_without_gpus_and_other_operations_ask_nobody() -> None:
@@ -148,12 +178,80 @@ def test_odd_hours_and_counts_are_denied_and_named(wanted: dict[str, Any]) -> No
     assert "hours" in said["status"]["message"] or "nvidia.com/gpu" in said["status"]["message"]
 
 
-def test_gpus_are_those_of_all_containers_or_of_the_one_that_begins() -> None:
-    def part(gpus: int) -> dict[str, Any]:
-        return {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+def part(amount: object = 1, resource: str = "nvidia.com/gpu", **more: object) -> dict[str, Any]:
+    """A container."""
+    return {"resources": {"limits": {resource: amount}}, **more}
 
-    assert count_gpus({"containers": [part(1), part(2), {}], "initContainers": [part(2)]}) == 3
-    assert count_gpus({"containers": [part(1)], "initContainers": [part(4)]}) == 4
+
+@pytest.mark.parametrize(
+    ("containers", "begins", "gpus"),
+    [
+        ([part("1"), part("2"), {}], [part("2")], 3),
+        ([part(1)], [part(4)], 4),
+        ([part(1)], [part(2, restartPolicy="Always"), part(1, restartPolicy="Always")], 4),
+        ([part(1)], [part(2, restartPolicy="Always"), part(3)], 5),
+        ([part(1)], [part(3), part(1, restartPolicy="Always")], 3),
+        ([{"resources": {"requests": {"nvidia.com/gpu": 2}}}], [], 2),
+        ([part(1, "example.com/input"), part(1, "rdma/hca"), part(1, "nvidia.com/rdma_shared"), part("2Gi", "memory")], [], 0),
+    ],
+)  # fmt: skip
+def test_gpus_are_those_that_the_scheduler_sets_aside(containers: list[Any], begins: list[Any], gpus: int) -> None:
+    assert count_gpus({"containers": containers, "initContainers": begins}) == gpus
+
+
+RESOURCES = (
+    *("nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.40gb.me", "nvidia.com/gpu.shared", "nvidia.com/GA102GL_A10", "amd.com/gpu"),
+    *(
+        "amd.com/cpx_nps4",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "habana.ai/gaudi",
+    ),
+    *("aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice", "huawei.com/Ascend910", "k8s.amazonaws.com/vgpu"),
+    "deviceclass.resource.kubernetes.io/gpu.example.com",
+)
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_each_accelerator_is_held_or_denied_with_the_reason_though_the_webhook_fails_open(
+    watchdog: Station, post: Any, resource: str  # noqa: ANN401
+) -> None:  # fmt: skip
+    uid = re.sub(r"[^a-zA-Z0-9-]", "-", resource)
+    wanted = pod(uid=uid, hours="1")
+    wanted["spec"]["containers"] = [part(7, resource)]
+    assert post(json.dumps(asking(wanted)).encode())[1]["allowed"] is True, "seven T4 are sold one by one"
+    assert holds(watchdog)[f"k8s-{uid}"].gpu == "T4"
+    assert post(json.dumps(asking({**wanted, "status": {"phase": "Failed"}}, "DELETE")).encode())[1]["allowed"] is True
+    assert holds(watchdog) == {}
+    for gpu, reason in (("", "its GPU is not known"), ("Gaudi", "no price of Gaudi x7")):
+        wanted["metadata"]["annotations"] = {"costguard/gpu": gpu}
+        said = post(json.dumps(asking(wanted)).encode())[1]
+        assert (said["allowed"], reason in said["status"]["message"]) == (False, True), said
+
+
+def test_devices_by_claims_are_denied_unless_the_administrator_says_that_they_are_none() -> None:
+    for spec in ({"resourceClaims": [{"name": "gpu"}]}, {"containers": [{"resources": {"claims": [{"name": "gpu"}]}}]}):
+        with pytest.raises(ValueError, match="resourceClaims"):
+            count_gpus(spec)
+        assert count_gpus(spec, "nvidia.com/pool, resourceClaims") == 0
+    assert count_gpus({"containers": [part(1, "amd.com/pool")]}, "amd.com/pool") == 0
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "gpu"),
+    [
+        ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-SHARED", "NVIDIA-A100-SXM4-80GB"),
+        ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "NVIDIA-A100-SXM4-40GB"),
+        ("cloud.google.com/gke-tpu-accelerator", "tpu-v6e-slice", "tpu-v6e"),
+    ],
+)
+def test_the_gpu_that_the_scheduler_enforces_is_asked_for_and_not_the_annotated_one(label: str, value: str, gpu: str) -> None:
+    wanted = pod(gpu="T4")
+    wanted["spec"]["nodeSelector"] = {label: value}
+    body = build_request(asking(wanted)["request"], {}) or {}
+    assert body["gpu"] == gpu
 
 
 def test_a_pod_of_an_unknown_gpu_is_denied_though_the_webhook_fails_open(post: Any) -> None:  # noqa: ANN401
@@ -161,15 +259,29 @@ def test_a_pod_of_an_unknown_gpu_is_denied_though_the_webhook_fails_open(post: A
     assert said["allowed"] is False
 
 
+def write_as_go(made: dict[str, Any]) -> bytes:
+    """A review as Go's encoding/json writes it."""
+    return json.dumps(asking(made), ensure_ascii=False).replace("<", r"\u003c").replace("&", r"\u0026").encode()
+
+
 def test_a_pod_too_large_to_be_read_is_denied_and_its_deletion_is_not(post: Any) -> None:  # noqa: ANN401
     large = pod(uid="pod-5") | {"padding": "x" * BODY_MOST}
-    status, said = post(json.dumps(asking(large)).encode())
-    assert (status, said["uid"], said["allowed"]) == (200, "review-1", False)
-    assert "1 MiB" in said["status"]["message"]
+    managed = pod() | {"metadata": {"managedFields": [{"fieldsV1": {f"f:<{n}": {} for n in range(100_000)}}]}}
+    for wanted in (large, pod() | {"padding": "<" * (3 << 20)}, pod() | {"padding": "é" * BODY_MOST}, managed):
+        status, said = post(write_as_go(wanted))
+        assert (status, said["uid"], said["allowed"]) == (200, "review-1", False)
+        assert "1 MiB" in said["status"]["message"]
     forged = {"metadata": {"note": '"operation": "DELETE"'}, **large}
     assert post(json.dumps(asking(forged)).encode())[1]["allowed"] is False
     assert post(json.dumps(asking(large, "DELETE")).encode())[1] == {"uid": "review-1", "allowed": True}
     assert post(b"[" * (BODY_MOST + 1))[0] == 400
+    nested = json.dumps(asking(pod())).encode().replace(b'"T4"', b"[" * 200_000 + b"]" * 200_000)
+    assert post(nested)[1]["allowed"] is False
+
+
+def test_a_deployment_is_not_held_beside_its_pods() -> None:
+    template = {"spec": {"replicas": 3, "template": {"spec": pod(8)["spec"]}}}
+    assert build_request(asking(template)["request"], {}) is None
 
 
 def test_connections_beyond_the_most_are_closed_and_the_next_is_answered_when_one_ends() -> None:

@@ -105,9 +105,9 @@ def test_where_costguard_cannot_be_asked_the_policy_decides(watchdog: Station, t
     "wrong",
     [
         {"BROKEN": "1"}, {"shown": ""}, {"COSTGUARD_TOKEN": "", "COSTGUARD_TOKEN_FILE": "/none"}, {"COSTGUARD_URL": "guard"},
-        {"COSTGUARD_HOURS": "soon", "limit": "UNLIMITED"}, {"shown": JOB.replace(":t4", "")},
+        {"COSTGUARD_HOURS": "soon", "limit": "UNLIMITED"},
     ],
-    ids=["scontrol-fails", "no-job", "token", "address", "hours", "kind"],
+    ids=["scontrol-fails", "no-job", "token", "address", "hours"],
 )  # fmt: skip
 def test_where_the_job_or_a_setting_cannot_be_read_the_policy_decides(
     watchdog: Station, tmp_path: Path, wrong: dict[str, Any], fails: str, code: int
@@ -117,6 +117,24 @@ def test_where_the_job_or_a_setting_cannot_be_read_the_policy_decides(
     assert f"fails {fails}" in called[1]
     assert called[2:] == ["requeuehold 7"][:code]
     assert open_ids(watchdog) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        (JOB.replace(":t4", ""), "kind of its GPUs is not known"),
+        (JOB.replace("t4", "gaudi"), "no price"),
+        (JOB.replace("gpu:t4=4", "gpu:t4=1,gres/gpu:h100=3"), "two kinds"),
+        (JOB.replace("t4=4", "t4=x"), "cannot be read"),
+    ],
+)
+def test_gpus_that_cannot_be_held_are_held_back_though_costguard_fails_open(
+    watchdog: Station, tmp_path: Path, shown: str, reason: str
+) -> None:
+    assert call(watchdog, tmp_path, "prolog", shown=shown) == 1
+    called = (tmp_path / "called").read_text().splitlines()
+    assert reason in called[1]
+    assert called[2] == "requeuehold 7"
 
 
 def test_a_policy_that_is_misspelt_counts_as_closed(watchdog: Station, tmp_path: Path) -> None:
@@ -192,8 +210,56 @@ def test_gpus_time_limits_and_jobs_without_gpus_are_read_as_slurm_writes_them() 
     assert find_gpus({"TresPerJob": "gres:gpu:8", "TresPerNode": "gres:gpu:h100:4"}, 2) == ("h100", 8)
     assert find_gpus({"ReqTRES": "cpu=1", "AllocTRES": "gres/gpu:a100=8"}, 1) == ("a100", 8)
     assert find_gpus({"TRES": "cpu=1", "AllocTRES": "gres/gpu:a100=8"}, 1) == ("", 0)
-    assert find_gpus({"TRES": "cpu=4,gres/gpumem=80G,gres/shard=3"}, 1) == ("", 0)
+    assert find_gpus({"TRES": "cpu=4,gres/gpumem=80G,license/gpu=3"}, 1) == ("", 0)
     assert [parse_time_limit(text) for text in ("12:00:00", "1-06:30:00", "UNLIMITED", "x")] == [12.0, 30.5, 0.0, 0.0]
     assert build_request("7", {"ReqTRES": "cpu=4", "NumNodes": "1"}, {}) is None
     odd = build_request("7", {"ReqTRES": "gres/gpu=3", "NumNodes": "2", "TimeLimit": "UNLIMITED"}, {"COSTGUARD_GPU": "T4"})
     assert odd == {"gpu": "T4", "count": 1, "machines": 3, "hours": 24.0, "id": "slurm-7"}
+
+
+SHOWN = "NumTasks=3 CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES=cpu=3,node=2,billing=3 Socks/Node={socks} NtasksPerN:B:S:C={each}:0:*:*"
+
+
+@pytest.mark.parametrize(
+    ("shown", "nodes", "gpus"),
+    [
+        ("TresPerTask=gres:gpu:t4:2 JOB_GRES=gpu:t4:6", 2, ("t4", 6)),
+        ("TresPerTask=gres:gpu:t4:2", 2, ("t4", 6)),
+        ("TresPerTask=cpu=1,gres/gpu=2 each=4", 2, ("", 16)),
+        ("TresPerSocket=gres:gpu:1 JOB_GRES=gpu:t4:3 socks=2", 2, ("t4", 3)),
+        ("TresPerSocket=gres:gpu:1 socks=2", 2, ("", 4)),
+        ("TresPerNode=gres:shard:3 JOB_GRES=shard:6", 2, ("", 6)),
+        ("TresPerNode=gres:shard:t4:3", 2, ("t4", 6)),
+        ("TresPerNode=gres:mps:150", 1, ("", 2)),
+        ("TresPerNode=gres:gpu:1 JOB_GRES=gpu:t4:4", 1, ("t4", 4)),
+        ("TresPerJob=gres:gpu:h100:8", 2, ("h100", 8)),
+        ("TresPerNode=gres:gpu:a100_1g.5gb:2", 1, ("a100", 2)),
+        ("TresPerNode=gres:gpu:1g.10gb:2", 1, ("", 2)),
+        ("TresPerNode=gres:gpu:t4:1,gres:gpu:t4:2", 1, ("t4", 3)),
+        ("TresPerNode=gres/tpu:4", 1, ("", 4)),
+        ("JOB_GRES=gpu:t4:2(IDX:0-1)", 1, ("t4", 2)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_gpus_are_counted_however_a_job_asks_and_where_slurm_tracks_none(shown: str, nodes: int, gpus: tuple[str, int]) -> None:
+    """The fields as 22.05.8 printed them on 2026-11-30, without gres in AccountingStorageTRES."""
+    fields = dict(part.partition("=")[::2] for part in shown.split())
+    line = SHOWN.format(socks=fields.pop("socks", "*"), each=fields.pop("each", "0"))
+    assert find_gpus({**dict(part.partition("=")[::2] for part in line.split()), **fields}, nodes) == gpus
+
+
+@pytest.mark.parametrize(
+    "field", ["TresPerTask=gres:gpu:2", "TresPerSocket=gres:gpu:2", "TresPerJob=gres:gpu:t4:1,gres:gpu:h100:7"]
+)
+def test_gpus_of_which_the_number_is_not_shown_are_refused(field: str) -> None:
+    with pytest.raises(JobRefusedError):
+        find_gpus(dict([field.partition("=")[::2]]), 2)
+
+
+def test_a_component_of_a_heterogeneous_job_and_a_task_of_an_array_have_their_own_record() -> None:
+    plain = RECORDED.format(**PLAIN).removeprefix("JobId=1 ")
+    text = (
+        f"JobId=10 HetJobId=10 HetJobOffset=0 {plain}JobId=11 HetJobId=10 HetJobOffset=1 {plain}JobId=12 ArrayJobId=10 {plain}"
+    )
+    bodies = [build_request(job, parse_job(job, text), {}) or {} for job in ("10", "11", "12")]
+    assert [one["id"] for one in bodies] == ["slurm-10", "slurm-11", "slurm-12"]

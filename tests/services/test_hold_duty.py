@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.budgets.hold import Hold
+from costguard.budgets.hold import Hold, describe_token
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.holds import load_open_holds
 from costguard.ledger.spans.writer import LedgerWriter
@@ -73,6 +73,16 @@ def test_a_hold_ends_with_the_last_of_its_machines_and_no_other_does(tmp_path: P
     assert world.list_machines("running", after=GONE_FOR) == ["hold-a", "hold-b"]
     assert world.list_machines(ENDED, ENDED, after=GONE_FOR) == ["hold-b"]
     assert world.list_machines() == ["hold-b"]
+
+
+def test_a_label_that_is_the_id_of_two_tokens_holds_ends_neither(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with open_holds(world.settings) as holds:
+        mine = replace(holds.open_holds(NOON)[0], id="same")
+        for token in ("kube", "slurm"):
+            assert holds.take(replace(mine, who=describe_token(token), scope=token), [], NOON).admitted
+    world.list_machines("running", label="same")
+    assert world.list_machines(ENDED, label="same", after=GONE_FOR).count("same") == 2
 
 
 def test_a_watchdog_that_does_not_lead_ends_none(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from costguard.agents.messages import NO_TOKEN, NOT_ALLOWED
+from costguard.errors import InputError
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.ledger.holds import load_open_holds
 from costguard.services.report.run_board import RunBoard
+from costguard.services.run_jobs.admit import open_holds
 from costguard.services.serving.admission_desk import AdmissionDesk
 from costguard.services.serving.door_messages import AdmitOffer, AdmitReply, HoldEndOffer, decode_offer, encode_message
 from costguard.services.serving.web_activity import ActivityBoard
@@ -77,12 +79,29 @@ def test_a_run_is_held_once_and_ended_by_whoever_holds_it(watchdog: Station) -> 
     again = admit(watchdog, **body)
     assert (again.status, again.data["reason"]) == (200, "already_held")
     assert again.data["expires_at"] == said["expires_at"], "it counts until then, whenever it is asked for again"
-    other = admit(watchdog, "kube", **body)
-    assert (other.status, "the id of another hold" in other.data["says"]) == (400, True)
     assert ask(watchdog, "/v1/admit/end", {"hold": "build-7"}, "kube").status == 400, "it is slurm's"
     ended = ask(watchdog, "/v1/admit/end", {"hold": "build-7", "started": False})
     assert (ended.status, ended.data) == (200, {"hold": "build-7", "ended_by": "released"})
     assert "build-7" not in holds(watchdog)
+
+
+def test_an_id_belongs_to_its_token_and_another_ones_hold_of_the_same_id_is_untouched(watchdog: Station) -> None:
+    assert [admit(watchdog, who, usd=usd, id="same").status for who, usd in (("slurm", "3"), ("kube", "4"))] == [200, 200]
+    with open_holds(watchdog.room.settings) as store:
+        assert {(hold.key, hold.id, hold.money.format()) for hold in store.open_holds(datetime.now(UTC))} == {
+            ("slurm/same", "same", "3.00"),
+            ("kube/same", "same", "4.00"),
+        }
+        for other in ("kube/same", "slurm/same", "x/kube/same"):
+            assert admit(watchdog, usd="1", id=other).status == 400
+            assert ask(watchdog, "/v1/admit/end", {"hold": other}).status == 400
+        assert admit(watchdog, "kube", usd="5", id="same").data["was_usd"] == "4.00"
+        with pytest.raises(InputError, match="of several tokens"):
+            store.release("same", datetime.now(UTC))
+        assert ask(watchdog, "/v1/admit/end", {"hold": "same"}).status == 200
+        assert [hold.key for hold in store.open_holds(datetime.now(UTC))] == ["kube/same"]
+        assert admit(watchdog, usd="3", id="same").status == 400, "ended: the token's own"
+        assert store.release("kube/same", datetime.now(UTC)).scope == "kube"
 
 
 def test_a_run_that_is_asked_for_again_after_its_price_moved_is_renewed_or_refused_with_what_changed(watchdog: Station) -> None:

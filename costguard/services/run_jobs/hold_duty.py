@@ -4,12 +4,13 @@
 
 While a machine with the label is there, running or stopped, the hold stays, and for `GONE_FOR` after the last one: a spot
 machine that was taken back is replaced in that time. A machine in another account or at another provider than the hold's does
-not count. What was seen is known to this process alone: after a restart in between, the hold counts until its time
-runs out.
+not count, nor does a label that is the id of several tokens' holds. What was seen is known to this process alone: after a
+restart in between, the hold counts until its time runs out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,14 +41,14 @@ class HoldDuty:
     clock: Callable[[], datetime]
     leads: Callable[[], bool]
     _seen: dict[str, datetime] = field(default_factory=dict)
-    """Hold -> when a machine with its label was listed last."""
+    """Key of a hold -> when a machine with its label was listed last."""
 
     def run(self) -> None:
         """End the holds whose machines have all ended."""
         now, settings = self.clock(), self.settings()
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
             holds = load_open_holds(ask, now)
-        self._seen = {hold.id: self._seen[hold.id] for hold in holds if hold.id in self._seen}
+        self._seen = {hold.key: self._seen[hold.key] for hold in holds if hold.key in self._seen}
         if not holds or not self.leads():
             return
         with open_books(settings) as books:
@@ -57,7 +58,7 @@ class HoldDuty:
         with open_holds(settings) as store:
             for hold in ended:
                 try:
-                    store.commit(hold.id, None, now)
+                    store.commit(hold.key, None, now)
                 except InputError as error:  # somebody ended it in between
                     get_log().info("hold_not_ended", hold=hold.id, why=error.what)
                     continue
@@ -69,8 +70,10 @@ class HoldDuty:
         hold_labels = [(dict(observation.labels).get(HOLD_LABEL), observation.key) for observation in observations]
         for hold in holds:
             if any(name == hold.id and _may_be_of(hold, key) for name, key in hold_labels):
-                self._seen[hold.id] = now
-        return [hold for hold in holds if hold.id in self._seen and now - self._seen[hold.id] >= GONE_FOR]
+                self._seen[hold.key] = now
+        ids = Counter(hold.id for hold in holds)
+        ended = (hold for hold in holds if hold.key in self._seen and now - self._seen[hold.key] >= GONE_FOR)
+        return [hold for hold in ended if ids[hold.id] == 1]
 
 
 def _may_be_of(hold: Hold, key: ResourceKey) -> bool:

@@ -19,7 +19,7 @@ from secrets import token_hex
 
 from costguard.agents.messages import BROKEN, MALFORMED, NO_TOKEN, NOT_ALLOWED, NOT_READY, TOO_OFTEN, UNWRITABLE
 from costguard.budgets.budget_status import Admission
-from costguard.budgets.hold import Hold
+from costguard.budgets.hold import Hold, describe_token
 from costguard.errors import CostguardError, InputError, LedgerError
 from costguard.guard.alerts.denial import DENIAL_TOLD_FOR, build_denial
 from costguard.ledger.agents.directory import AgentDirectory
@@ -181,7 +181,8 @@ def _build_hold(offer: AdmitOffer, token: WebToken, now: datetime) -> Hold:
     return Hold(
         id=offer.hold,
         money=Money(nano=offer.nano, currency=offer.currency),
-        who=f"{token.name} (token)",
+        who=describe_token(token.name),
+        scope=token.name,
         why=offer.why,
         taken_at=now,
         expires_at=now + timedelta(seconds=offer.lasts_s),
@@ -213,10 +214,11 @@ def _build_reply(hold: Hold, admission: Admission | InputError) -> AdmitReply:
 
 def _end_hold(offer: HoldEndOffer, token: WebToken, holds: HoldStore, now: datetime) -> HoldEndReply:
     """End a hold that this token took; another one's is refused as if there were none."""
-    own_hold = next((one for one in holds.open_holds(now) if one.id == offer.hold and one.who == f"{token.name} (token)"), None)
+    who = describe_token(token.name)
+    own_hold = next((one for one in holds.open_holds(now) if one.id == offer.hold and one.who == who), None)
     if own_hold is None:
         return HoldEndReply(MALFORMED, f"{offer.hold} is not an open hold of this token")
-    ended = holds.commit(own_hold.id, None, now) if offer.started else holds.release(own_hold.id, now)
+    ended = holds.commit(own_hold.key, None, now) if offer.started else holds.release(own_hold.key, now)
     return HoldEndReply(ended_by=ended.ended_by)
 
 

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from costguard.agents.messages import MALFORMED, MessageRefusedError
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import Admission
-from costguard.budgets.hold import HOLD_DURATION_MAX, Hold
+from costguard.budgets.hold import HOLD_DURATION_MAX, Hold, describe_token
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.holds import make_hold_id
@@ -83,7 +83,7 @@ class AdmissionQuoter:
             key = json.dumps({name: table[name] for name in sorted(table) if name not in OF_THE_HOLD}, sort_keys=True)
             kept_quote = self._quote(key, request)
             hold = build_admitted_hold(
-                request, kept_quote.price, hold_id=request.id or make_hold_id(), who=f"{who} (token)", now=now
+                request, kept_quote.price, hold_id=request.id or make_hold_id(), who=describe_token(who), now=now
             )
         except InputError as error:
             raise MessageRefusedError(MALFORMED, " ".join(str(error).splitlines())) from None
