@@ -272,7 +272,9 @@ def _invoke(arguments: list[str]) -> object:
 
 
 def _print_unexpected(error: Exception, *, json_log: bool, debug: bool) -> int:
-    what = shorten(to_one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
+    from costguard.system.secret import scrub_environment
+
+    what = shorten(to_one_line(scrub_environment(f"unexpected {type(error).__name__}: {error}")), LONGEST_SHOWN)
     hint = "this is a bug in costguard; run with --debug and report it"
     return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
 
@@ -290,7 +292,9 @@ def _print_error(message: str, code: int, *, json_log: bool, debug: bool = False
     if debug:
         import traceback
 
-        traceback.print_exc()
+        from costguard.system.secret import scrub_environment
+
+        sys.stderr.write(scrub_environment(traceback.format_exc()))
     text = replace_unprintable(message)
     if json_log:
         import json

@@ -163,7 +163,7 @@ def name_missing_package(field: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         what = f"needs a package that is not installed: {error.name or error}"
-        raise InputError(what, field=field, hint=f"pip install 'gpu-costguard[{extra}]'") from None
+        raise InputError(what, field=field, hint=f"in a clone of costguard: pip install '.[{extra}]'") from None
 
 
 def read_options(options: Options) -> list[Any]:

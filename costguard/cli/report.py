@@ -39,7 +39,7 @@ def command(
     day: Annotated[o.Text, Option(metavar="YYYY-MM-DD", help="Day to report.")] = None,
     week: Annotated[o.Text, Option(metavar="YYYY-Www", help="Week to report, Monday to Sunday (ISO 8601).")] = None,
     start: Annotated[o.Text, Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
-    end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
+    end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End: a time or the day after the last (default: now).")] = None,
     by: Annotated[
         o.Text,
         Option(

@@ -31,6 +31,6 @@ def command(
         from costguard.web.process import run_server
     except ModuleNotFoundError as error:
         message = f"needs a package that is not installed: {error.name}"
-        raise InputError(message, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
+        raise InputError(message, field="web.listen", hint="in a clone of costguard: pip install '.[web]'") from None
     global_options = ctx.obj
     run_server(config=global_options.config, listen=listen, interval=interval, json_log=global_options.json_log)

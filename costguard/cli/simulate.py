@@ -24,7 +24,7 @@ def command(
     ctx: Context,
     since: Annotated[o.Text, Option(metavar="TIME", help="Length of the history, such as 7d or 36h (default: 30d).")] = None,
     start: Annotated[o.Text, Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
-    end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
+    end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End: a time or the day after the last (default: now).")] = None,
     policy: Annotated[o.Names, Option("--policy", metavar="NAME", help="Only this policy (repeatable).")] = None,
 ) -> CommandAnswer:
     """Print what the policies would have done."""

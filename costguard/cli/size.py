@@ -5,7 +5,7 @@ Examples:
   costguard size --model llama-3.1-70b --method qlora --on H100:1 --explain
   costguard size --model ./config.json --method inference --seq-len 8192
   costguard size --model gpt2 --method full --precision bf16-amp --exact
-  pip install 'gpu-costguard[exact]'        # required by --exact
+  pip install '.[exact]'                      # in a clone of costguard: required by --exact
 """
 
 from typing import Annotated

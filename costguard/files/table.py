@@ -102,7 +102,7 @@ def read_parquet_table(name: str, file: IO[bytes]) -> FileTable:
         import pyarrow as pa
         from pyarrow import compute, parquet
     except ImportError:
-        hint = "pip install 'gpu-costguard[parquet]', or export CSV"
+        hint = "in a clone of costguard: pip install '.[parquet]', or export CSV"
         raise CostguardError("a Parquet file needs pyarrow, which is not installed", field=name, hint=hint) from None
     try:
         parquet_file = parquet.ParquetFile(file)

@@ -6,9 +6,10 @@ so it is refused; so is the word "i-0a1" for a machine of that name, because it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from costguard.errors import InputError, shorten
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.instant import from_micros
@@ -17,6 +18,8 @@ from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_l
 CHOICES_SHOWN = 3
 """Lines of matches in an error, which has five in all."""
 NAME_CHARS_MAX, KEY_CHARS_MAX = 60, 200
+CUT, LEAST_PRINTED = re.compile(r"\u2026|\.\.\."), 3
+"""What stands for the rest of a text that was cut, and the characters that must be left of it."""
 MachineReference = str | ResourceKey | Incarnation
 """How a caller names a machine: a person's word (a full key, an id, a name, a prefix), a key, or one run of a machine."""
 
@@ -27,19 +30,20 @@ def resolve_resource(
     """Return the one resource that `reference` names.
 
     A full key, also as text, means the resource of that key and no other: anybody may give a machine a name of that form.
-    Another word is an id or a name, else a prefix of either. `former`: the keys of all resources, ended ones too, that ever
-    had that id; a name that is also another resource's id is refused. Raises InputError that lists what matches.
+    Another word is an id, a name or what costguard prints for them, else a prefix or a printed form that was cut. `former`: the
+    keys of all resources, ended ones too, that ever had that id; a name that is also another resource's id is refused. Raises
+    InputError that lists what matches.
     """
     resources = [one for one in live if one.observation.state != ENDED]
     key = get_stated_key(reference)
-    if key is not None:
+    if key is not None and not any(str(reference).strip() == _list_names(one.observation)[-1] for one in resources):
         life = reference if isinstance(reference, Incarnation) else None
         return _find_key(key, life, resources, field, has_ended=key in former)
     word = str(reference).strip()
     if not word:
         raise InputError("is empty", field=field, hint="costguard status lists running machines")
     of_id = [one for one in resources if word == one.observation.key.id]
-    fitting = of_id + [one for one in resources if word == one.observation.name and word != one.observation.key.id]
+    fitting = of_id + [one for one in resources if word in _list_names(one.observation) and word != one.observation.key.id]
     keys = {one.observation.key for one in fitting} | (set() if of_id else set(former))
     if not keys:
         fitting = [one for one in resources if _has_prefix(word, one.observation)]
@@ -107,5 +111,16 @@ def _format_choices(keys: Iterable[ResourceKey]) -> str:
     return "\n".join(("write one of them in full:", *shown))
 
 
+def _list_names(observation: Observation) -> tuple[str, ...]:
+    """Return the texts in which tables and messages print a machine."""
+    name, key = to_one_line(observation.name), observation.key
+    return observation.name, *((f"{name} {key.id}", f"{name} ({key.id})", f"{name} ({key.path})") if name else ())
+
+
 def _has_prefix(prefix: str, observation: Observation) -> bool:
-    return observation.key.id.startswith(prefix) or observation.name.startswith(prefix)
+    """Return whether `prefix` begins the id or the name, or is a printed form cut as `trai\u2026-3` or `train \u20261a2b3c`."""
+    names = (observation.key.id, *_list_names(observation))
+    if len("".join(parts := CUT.split(prefix))) < LEAST_PRINTED or len(parts) == 1:
+        return any(one.startswith(prefix) for one in names[:2])
+    pattern = ".*".join(map(re.escape, parts))
+    return any(re.fullmatch(pattern, one, re.DOTALL) for one in names)

@@ -33,7 +33,7 @@ def render(document: Document, *, focus_version: str | None = None) -> Iterator[
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        hint = "pip install 'gpu-costguard[parquet]', or name a file that ends in .csv"
+        hint = "in a clone of costguard: pip install '.[parquet]', or name a file that ends in .csv"
         raise CostguardError("Parquet needs pyarrow, which is not installed", field="--output", hint=hint) from None
     schema = pa.schema([(name, _choose_type(pa, name, version)) for name in list_header(version)])
     return _write_pieces(pa, pq, schema, build_rows(document.items))

@@ -226,7 +226,7 @@ def _render_provider(manifest: ProviderManifest, guarded: Mapping[tuple[str, str
     yield ""
     yield from _format_comment(f"{manifest.title}. {_describe_key_place(manifest)}")
     if manifest.extra:
-        yield from _format_comment(f"Needs its SDK: pip install 'gpu-costguard[{manifest.extra}]'")
+        yield from _format_comment(f"Needs its SDK: in a clone of costguard: pip install '.[{manifest.extra}]'")
     yield f"{'' if on else '#'}[providers.{manifest.name}]"
     for setting in sorted(manifest.settings, key=lambda setting: setting.kind == TABLES_SETTING):
         yield from _format_comment(f"{setting.told}.")

@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
+from urllib.parse import quote
 
 from costguard.errors import InputError
 from costguard.settings.fields import describe_unlike, read_text, read_texts
 from costguard.settings.files import expand_path
 from costguard.settings.model import ReadAs, fit_each
+from costguard.system.secret import ENCODING_HINT, find_unencoded
 from costguard.values.checks import require, require_known_keys
 from costguard.values.money import ExchangeRate, parse_exchange_rate
 
@@ -85,8 +87,10 @@ def read_proxy(value: object, field: str) -> str:
     """Return the address of an http(s) proxy. One with a password is only allowed in the environment variable."""
     proxy = read_text(value, field)
     match = re.fullmatch(PROXY_PATTERN, proxy, re.IGNORECASE)
-    if match is None:
-        raise InputError("is not an address of a proxy", field=field, hint='write "http://proxy.example:3128"')
+    character = find_unencoded(proxy)
+    if match is None or character:
+        hint = f"encode it: {quote(character, safe='')}; {ENCODING_HINT}" if character else 'write "http://proxy.example:3128"'
+        raise InputError("is not an address of a proxy", field=field, hint=hint)
     hidden = "COSTGUARD_NETWORK__PROXY" in os.environ or not match["who"]
     hint = "export COSTGUARD_NETWORK__PROXY with the whole address, and remove the line"
     require(hidden, field, "holds a password; the settings file must not contain one", hint)

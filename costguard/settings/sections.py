@@ -304,7 +304,7 @@ class WebSettings(SettingsModel):
     listen: Annotated[str | None, ReadAs(read_listen)] = describe_key(
         None,
         "Address at which `costguard watch` serves agents and readers; loopback unless tls_cert and tls_key or "
-        "behind_proxy are set. Default: not served. Needs pip install 'gpu-costguard[web]'.",
+        "behind_proxy are set. Default: not served. Needs, in a clone of costguard, pip install '.[web]'.",
         "127.0.0.1:8470",
     )
     url: Annotated[str | None, ReadAs(read_url)] = describe_key(
@@ -351,7 +351,7 @@ class TelemetrySettings(SettingsModel):
     traces: Annotated[str | None, ReadAs(read_endpoint)] = describe_key(
         None,
         "OTLP/HTTP address that traces of polls, guard runs and acts are sent to; read at the start. Default: none. "
-        "Needs pip install 'gpu-costguard[otel]'. Headers: OTEL_EXPORTER_OTLP_HEADERS in the environment.",
+        "Needs, in a clone of costguard, pip install '.[otel]'. Headers: OTEL_EXPORTER_OTLP_HEADERS in the environment.",
         "http://127.0.0.1:4318/v1/traces",
     )
 

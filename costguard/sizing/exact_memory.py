@@ -20,7 +20,7 @@ RUNNABLE_OPTIMIZERS = ("adamw", "sgd", "sgd-momentum")
 RUNNABLE_CHECKPOINTINGS = ("none", "full")
 RUNNABLE_KINDS = ("decoder", "encoder", "encoder-decoder", "vit")
 LEAVE_OUT_HINT = "leave out --exact: the closed form answers"
-INSTALL_HINT = "pip install 'gpu-costguard[exact]'"
+INSTALL_HINT = "in a clone of costguard: pip install '.[exact]'"
 
 BEFORE_STEP = frozenset(("load", "step"))
 """Phases of the closed form that are no part of the passes forward and back."""

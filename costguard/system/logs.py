@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from costguard.errors import to_one_line
 from costguard.system.process import hide_module
-from costguard.system.secret import Secret, scrub_text
+from costguard.system.secret import Secret, scrub_environment, scrub_text
 
 with hide_module("rich"):  # which typer brings: for tracebacks in colour, which are not logged; 5 MB of a watchdog
     import structlog
@@ -61,7 +61,7 @@ class SecretRedactor:
             return {str(key): self.redact_value(inner, str(key)) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [self.redact_value(one) for one in value]
-        text = scrub_text(str(value), self._secrets)
+        text = scrub_environment(scrub_text(str(value), self._secrets))
         for looks, instead in SECRET_TEXTS:
             text = looks.sub(instead, text)
         return to_one_line(text.replace("\n", "; "))[:LONGEST_TEXT]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+import re
 from collections.abc import Iterator
+from itertools import combinations
 from typing import NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 LEAST_FOR_HINT = 16
 LEAST_SCRUBBED = 4
@@ -87,3 +90,41 @@ def split_secret(secret: Secret) -> tuple[Secret, ...]:
         except (binascii.Error, UnicodeDecodeError):
             inner = [token]
     return (secret, *(Secret(one) for one in inner if one))
+
+
+SECRET_PARAMETER = re.compile(r"[?&][^=&]*(?:password|passwd|secret|token|key)=([^&#]+)", re.IGNORECASE)
+ENCODING_HINT = "in a user or password write %23 for #, %25 for %, %2F for /, %3A for :, %3F for ?, %40 for @"
+
+
+def find_unencoded(url: str) -> str:
+    """Return a character of `url` that must be percent-encoded, probably of a user or password; "" if there is none.
+
+    In `postgresql://me:pa/ss@host/db` it is "/": the host would be "me", its port "pa". An "@" only stands before the host.
+    """
+    rest = url.partition("://")[2]
+    authority = re.split("[/?]", rest, maxsplit=1)[0]
+    user, at, _ = authority.rpartition("@")
+    odd = re.search(r"[\s#]|%(?![0-9A-Fa-f]{2})", rest) or re.search(r"[@\[\]]", user)
+    if odd:
+        return odd[0]
+    head, late, _ = rest[len(authority) :].partition("@")
+    return late and ("@" if at or "?" in head[1:] else head[0])
+
+
+def list_url_secrets(url: str) -> tuple[Secret, ...]:
+    """Return the password of `url` and the secrets among its parameters, each as it is written and decoded, longest first.
+
+    With them all parts of the password between characters that may end it: a library that misreads the address prints a part.
+    """
+    credentials = url.partition("://")[2].rpartition("@")[0]
+    forms = set[str]()
+    for secret in (credentials.partition(":")[2], *SECRET_PARAMETER.findall(url)):
+        ends = [0, *(one.end() for one in re.finditer(r"[@/#?%:\[\]\s]", secret)), len(secret) + 1]
+        texts = {secret, *(secret[start : end - 1] for start, end in combinations(ends[:20], 2))}
+        forms |= {form for text in texts for form in (text, unquote(text)) if len(form) >= LEAST_SCRUBBED}
+    return tuple(map(Secret, sorted(forms, key=lambda form: (-len(form), form))))
+
+
+def scrub_environment(text: str) -> str:
+    """Return `text`, which a library wrote, without the passwords of the addresses in this process's environment."""
+    return scrub_text(text, tuple(one for url in os.environ.values() if "://" in url for one in list_url_secrets(url)))

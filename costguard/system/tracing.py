@@ -90,7 +90,7 @@ def _build_provider(address: str) -> Any:  # noqa: ANN401 - a type of the extra 
         from opentelemetry.sdk.trace import SpanLimits, TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        hint = "pip install 'gpu-costguard[otel]', or remove the line"
+        hint = "in a clone of costguard: pip install '.[otel]', or remove the line"
         raise InputError("needs the extra otel, which is not installed", field="telemetry.traces", hint=hint) from None
     provider = TracerProvider(
         resource=Resource.create({"service.name": "costguard", "service.version": __version__}),

@@ -117,7 +117,7 @@ class ProviderManifest:
 
     `name`: its name in the ledger, the settings and the market. `credentials`: where its key is looked for, in that order.
     `abilities`: of ABILITIES, each with its method and its limits; a missing one is not supported. `extra`: what to install for
-    it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is created. `measures_late`: the least
+    it, as `pip install '.[EXTRA]'` in a clone; "" for nothing. `key_at`: where a key is created. `measures_late`: the least
     age of the newest activity measurement, if measurements are fetched apart from the listing. `measures_every`: the interval
     of such measurements; 0 if each listing contains one. `seller`: its names in exports; None: its `name`. `measures`: families
     of signals that it measures without costguard's agent (of `SIGNAL_FAMILIES`), with nothing installed on the machine.

@@ -290,7 +290,7 @@ def _build_provider_data(one: InstalledProvider) -> Mapping[str, object]:
         "title": manifest.title,
         "configured": one.configured,
         "sdk": _format_sdk(one),
-        "install": f"pip install 'gpu-costguard[{manifest.extra}]'" if manifest.extra else None,
+        "install": f"pip install '.[{manifest.extra}]'" if manifest.extra else None,
         "credentials": list(manifest.credentials),
         "key_at": manifest.key_at or None,
         "abilities": dict(manifest.abilities),

@@ -163,7 +163,7 @@ def _load_account_class() -> Any:  # noqa: ANN401 - two names of modules that ar
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("botocore", "boto3"):
             raise
-        hint = "pip install 'gpu-costguard[aws]'"
+        hint = "in a clone of costguard: pip install '.[aws]'"
         raise InputError("needs AWS's SDK, which is not installed", field="providers.aws", hint=hint) from None
     return AwsAccount, parse_sources
 

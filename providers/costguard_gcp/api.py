@@ -191,7 +191,7 @@ def find_reason(body: ErrorBody) -> str:
     return exact or next(iter((*reasons, *detailed)), "") or body.status or ""
 
 
-INSTALL = "pip install 'gpu-costguard[gcp]'"
+INSTALL = "in a clone of costguard: pip install '.[gcp]'"
 PAGE = 500
 """The largest page of an aggregated list (gcp.md, section 1)."""
 

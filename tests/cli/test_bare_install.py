@@ -77,7 +77,7 @@ def test_a_command_without_its_extra_says_what_to_install(bare: BareInstall, rec
     (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{ledger}"\n{table}')
     (tmp_path / "bill.parquet").write_bytes(b"PAR1")
     ran = bare.costguard(*words, cwd=tmp_path)
-    assert f"pip install 'gpu-costguard[{extra}]'" in ran.stdout + ran.stderr
+    assert f"pip install '.[{extra}]'" in ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
 
 
@@ -86,5 +86,5 @@ def test_enrolling_an_agent_says_what_its_key_needs(bare: BareInstall, tmp_path:
     ran = bare.run("-c", script, cwd=tmp_path)
     assert ran.stderr.splitlines()[-2:] == [
         "costguard.errors.InputError: agent enrol: needs a package that is not installed: cryptography",
-        "hint: pip install 'gpu-costguard[web]'",
+        "hint: in a clone of costguard: pip install '.[web]'",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 
@@ -102,3 +103,26 @@ def test_the_matrix_names_what_each_can_and_what_is_broken(costguard: Command, s
     assert (one["name"], one["configured"], one["sdk"], sorted(one["abilities"])) == ("one", True, "none", ["list", "offers"])
     assert ran.data["broken"] == [{"name": "bad", "why": "ImportError: no"}]
     assert "its coffee machine" in costguard("providers").out
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"HTTPS_PROXY": "http://me:hunter2@proxy:1"}, "not used by costguard: HTTPS_PROXY"),
+        ({"https_proxy": "http://p:1", "ALL_PROXY": "http://p:1"}, "costguard: ALL_PROXY, https_proxy"),
+        ({"NO_PROXY": "localhost"}, ""),
+        ({"HTTPS_PROXY": "http://p:1", "COSTGUARD_NETWORK__PROXY": "http://p:1"}, ""),
+        ({"no_proxy": "lab", "COSTGUARD_NETWORK__PROXY": "http://p:1"}, "costguard: no_proxy"),
+    ],
+)
+def test_a_proxy_of_the_environment_that_is_not_used_is_named(
+    costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], said: str
+) -> None:
+    setup(Acme("one"))
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    ran = costguard("doctor")
+    assert (said in ran.out) if said else ("not used by costguard" not in ran.out)
+    assert "hunter2" not in ran.out + ran.err

@@ -46,7 +46,7 @@ def test_a_simulated_fleet_is_exported_without_a_finding_in_every_version_and_to
             rows = [dict(zip(header, line, strict=True)) for line in lines]
             assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal(expected) > 0
             assert {row["BillingPeriodStart"] for row in rows} == {f"{month}-01T00:00:00Z"}
-        loader = pytest.importorskip("beancount.loader", reason="pip install 'gpu-costguard[dev]' brings beancount")
+        loader = pytest.importorskip("beancount.loader", reason="pip install '.[dev]' brings beancount")
         entries, errors, _ = loader.load_string(costguard("report", "--month", month, "--format", "beancount").out)
         postings = [posting for entry in entries for posting in getattr(entry, "postings", ())]
         booked = sum(posting.units.number for posting in postings if posting.account.startswith("Expenses"))

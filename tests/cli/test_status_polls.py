@@ -93,7 +93,7 @@ def test_an_sdk_that_is_missing_is_said_with_what_to_install(
     setup(Acme("one", extra="aws"), Acme("two"))
     ran = costguard("status", "--json")
     assert [r["provider"] for r in ran.data["resources"]] == ["two"]
-    assert any("pip install 'gpu-costguard[aws]'" in w for w in ran.data["warnings"])
+    assert any("pip install '.[aws]'" in w for w in ran.data["warnings"])
 
 
 def test_one_account_that_is_configured_twice_is_refused(costguard: Command, setup: Setup) -> None:

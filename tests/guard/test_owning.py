@@ -308,6 +308,27 @@ def test_a_person_may_write_an_id_a_name_or_a_prefix(stated: str) -> None:
     assert resolve_resource(stated, [own, named("i-2", "serve")]) is own
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [
+        *("train \u2026b2c3d4", "train (i-0a1b2c3d4)", "train (PATH)", "\u2026b2c3d4"),
+        *("i-0a\u2026c3d4", "tra...3d4", "tra\u2026 (i-0a1b2c3d4)"),
+    ],
+)
+def test_what_tables_and_messages_print_of_a_machine_names_it(printed: str) -> None:
+    own, twin = named("i-0a1b2c3d4", "train"), named("i-0a1b2c3ff", "train")
+    assert resolve_resource(printed.replace("PATH", path_of(own)), [twin, own]) is own
+
+
+def test_a_name_that_looks_like_what_is_printed_of_another_is_refused() -> None:
+    own = named("i-1", "train")
+    eve = named("i-2", f"train ({path_of(own)})")
+    for stated in (f"train ({path_of(own)})", "\u2026", "train\u2026"):
+        for lives in ([own, eve], [eve]) if "(" in stated else ([own, eve],):
+            with pytest.raises(InputError):
+                resolve_resource(stated, lives, former=[own.observation.key])
+
+
 def test_a_run_that_has_ended_is_not_the_present_one() -> None:
     now = machine("i-1", started_at=friday(9), created_at=friday(8))
     life = identify_incarnation(now.observation)

@@ -268,8 +268,8 @@ def test_nothing_leaks_from_a_plug_in_that_puts_it_into_its_own_error(place: Pla
         f"postgresql+psycopg2://costguard:{quote(PASSWORD, safe='')}@127.0.0.1/costguard",
         f"postgresql://costguard:{quote(PASSWORD, safe='')}@127.0.0.1:no/costguard",
         f"costguard:{quote(PASSWORD, safe='')}@127.0.0.1/costguard",
+        *(f"postgresql://cost{user}guard:{one}{PASSWORD}@127.0.0.1/costguard" for user in ("", "@") for one in "@#/?%:"),
     ],
-    ids=["refused", "unknown host", "driver", "port", "no scheme"],
 )
 def test_nothing_leaks_from_a_database_that_does_not_open(place: Place, url: str) -> None:
     assert place.run("--debug", "status", COSTGUARD_LEDGER__URL=url)

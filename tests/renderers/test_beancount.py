@@ -16,7 +16,7 @@ from costguard.views.document import Document
 from tests.charges import ADA, START, charges, disk, item
 from tests.renderers.test_focus import ITEMS
 
-loader = pytest.importorskip("beancount.loader", reason="pip install 'gpu-costguard[dev]' brings beancount")
+loader = pytest.importorskip("beancount.loader", reason="pip install '.[dev]' brings beancount")
 GOLDEN = Path(__file__).parent.parent / "golden" / "report.beancount"
 EURO = item("3", usd="1", currency="EUR")
 

@@ -16,7 +16,7 @@ from costguard.views.document import Document
 from tests.charges import charges, item
 from tests.renderers.test_focus import ITEMS, rows
 
-parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet", reason="pip install '.[parquet]' brings pyarrow")
 
 
 def written(folder: Path, *items: object) -> Path:
@@ -49,7 +49,7 @@ def test_rows_come_in_groups_that_are_written_one_by_one(tmp_path: Path, monkeyp
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(CostguardError, match=r"gpu-costguard\[parquet\]"):
+    with pytest.raises(CostguardError, match=r"\.\[parquet\]"):
         focus_parquet.render(Document(data={}, items=charges(ITEMS)))
 
 

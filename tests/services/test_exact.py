@@ -88,7 +88,7 @@ def test_a_plain_job_is_runnable() -> None:
 
 def test_missing_packages_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("costguard.services.quote.exact_step.find_spec", lambda name: None if name == "peft" else object())
-    with pytest.raises(InputError, match=r"not installed: peft\n.*gpu-costguard\[exact\]"):
+    with pytest.raises(InputError, match=r"not installed: peft\n.*\.\[exact\]"):
         FakeTensorSizer().measure_step({}, job())
 
 

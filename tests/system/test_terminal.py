@@ -28,7 +28,7 @@ def test_nothing_is_wider_than_its_place_and_nothing_is_lost(text: str, width: i
         *("costguard plan --accept 3f9a1c0d2b4e5f60", "costguard agent enrol train-1 --through-restarts"),
         'costguard audit adopt --why "the disk died, this is the backup"',
         "COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report",
-        *("costguard-agent join https://guard.example:8470 c0de-c0de-c0de", "pip install 'gpu-costguard[web]'"),
+        *("costguard-agent join https://guard.example:8470 c0de-c0de-c0de", "pip install '.[web]'"),
         "https://guard.example/login#0123456789012345678901234567890123456789",
     ],
 )

@@ -9,6 +9,7 @@ disk, a lost server, a damaged file.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os.path
 import sqlite3
 import sys
@@ -16,10 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from costguard.errors import InputError, LedgerError, shorten
 from costguard.system.file_security import find_planted_link
+from costguard.system.secret import ENCODING_HINT, Secret, find_unencoded, list_url_secrets, scrub_text
 
 SQLITE_PREFIX = "sqlite:///"
 POSTGRESQL = "postgresql"
@@ -33,13 +35,13 @@ class LedgerAddress:
     """A parsed address.
 
     `path`: the file of a SQLite ledger, absolute and without symbolic links; None: a server. `shown`: the address in messages,
-    without a password. `conninfo`: the libpq URL, with the password; "" for a file.
+    without a password. `conninfo`: the libpq URL, with the password; "" for a file. `secrets`: what no message may contain.
     """
 
     shown: str
     path: Path | None = None
     conninfo: str = ""
-    password: str = ""
+    secrets: tuple[Secret, ...] = ()
 
     @property
     def sqlalchemy_url(self) -> str:
@@ -86,6 +88,9 @@ def parse_ledger_address(url: str) -> LedgerAddress:
     if not separator or scheme not in (POSTGRESQL, SQLALCHEMY_DRIVER):
         shown = shorten(scheme if separator else url.rsplit("@", maxsplit=1)[-1], 40)
         raise InputError(f"is not an address of a ledger: '{shown}'", field=URL_FIELD, hint=URL_HINT)
+    if character := find_unencoded(url):
+        what = f"contains {character!r} unencoded, probably in its password"
+        raise InputError(what, field=URL_FIELD, hint=f"encode it: {quote(character, safe='')}; {ENCODING_HINT}")
     try:
         parts = urlsplit(f"{POSTGRESQL}://{rest}")
         return _parse_server(parts)
@@ -95,7 +100,6 @@ def parse_ledger_address(url: str) -> LedgerAddress:
 
 def _parse_server(parts: SplitResult) -> LedgerAddress:
     query = parse_qsl(parts.query, keep_blank_values=True)
-    secret = unquote(parts.password or "") or dict(query).get("password", "")
     if not parts.path.strip("/"):
         raise InputError("names a server, but no database on it", field=URL_FIELD, hint=URL_HINT)
     host_parameter = dict(query).get("host", "")
@@ -105,7 +109,8 @@ def _parse_server(parts: SplitResult) -> LedgerAddress:
     user = f"{unquote(parts.username)}@" if parts.username else ""
     parameters = urlencode([(k, v) for k, v in query if "password" not in k and (socket or k != "host")], safe="/")
     conninfo = _format_server_url(parts.netloc, parts.path, parts.query)
-    return LedgerAddress(shown=_format_server_url(f"{user}{where}", parts.path, parameters), conninfo=conninfo, password=secret)
+    shown = _format_server_url(f"{user}{where}", parts.path, parameters)
+    return LedgerAddress(shown=shown, conninfo=conninfo, secrets=list_url_secrets(conninfo))
 
 
 def _format_server_url(place: str, path: str, query: str) -> str:
@@ -117,23 +122,29 @@ def _format_server_url(place: str, path: str, query: str) -> str:
 
 
 NOTHING_WRITTEN = "nothing was written"
+OWNER_HINT = "run this as its owner, or change [ledger] url; costguard report, --offline status and db check only read"
+DISK_HINT = "name a file on a local disk in [ledger] url, or use PostgreSQL: postgresql+psycopg://USER@HOST/DATABASE"
+LOCK_ERRORS = (errno.ENOLCK, errno.EPROTO, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ESTALE)
+"""What a network file system answers to a lock that it does not have, or whose server does not answer."""
+_NO_LOCKS = "cannot be used: its file system does not lock files"
+_BUSY = ("is locked by another program", "close the program that has it open (a SQL tool?), then try again")
+_CLOSED = ("cannot be opened or written: it, its folder or its file system is closed to this user or read-only", OWNER_HINT)
 
 _SQLITE = {
-    sqlite3.SQLITE_BUSY: ("is locked by another program", "close the program that has it open (a SQL tool?), then try again"),
-    sqlite3.SQLITE_LOCKED: ("is locked by another program", "close the program that has it open (a SQL tool?), then try again"),
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), _BUSY),
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_CANTOPEN), _CLOSED),
+    **dict.fromkeys((sqlite3.SQLITE_IOERR_LOCK, sqlite3.SQLITE_IOERR_RDLOCK, sqlite3.SQLITE_PROTOCOL), (_NO_LOCKS, DISK_HINT)),
+    **dict.fromkeys((sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK, sqlite3.SQLITE_IOERR_SHMLOCK), (_NO_LOCKS, DISK_HINT)),
+    **dict.fromkeys(
+        (sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_IOERR_SHMOPEN),
+        ("cannot be used: its file system does not let processes share memory", DISK_HINT),
+    ),
     sqlite3.SQLITE_FULL: (f"cannot be written: the disk is full; {NOTHING_WRITTEN}", "free disk space, then try again"),
     sqlite3.SQLITE_IOERR: (f"cannot be written or read: the disk has errors or is full; {NOTHING_WRITTEN}", "check the disk"),
-    sqlite3.SQLITE_READONLY: ("cannot be written: it or its folder is read-only", "let this user write both"),
-    sqlite3.SQLITE_PERM: ("cannot be opened by this user", "let this user read and write it and its folder"),
-    sqlite3.SQLITE_AUTH: ("cannot be opened by this user", "let this user read and write it and its folder"),
-    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "let this user read and write it and its folder"),
     sqlite3.SQLITE_CORRUPT: ("is damaged: part of it is missing or overwritten", "copy it, then restore a backup"),
-    sqlite3.SQLITE_NOTADB: (
-        "is not a ledger: it is not a SQLite file",
-        "name another file in [ledger] url, or restore a backup",
-    ),
+    sqlite3.SQLITE_NOTADB: ("is not a ledger: it is not a SQLite file", "change [ledger] url, or restore a backup"),
 }
-"""Primary result code of SQLite -> what happened, what to do."""
+"""Extended or primary result code of SQLite -> what happened, what to do."""
 
 _FILE_HINT = "let this user write there, or name another file in [ledger] url"
 
@@ -170,25 +181,40 @@ def translate_ledger_errors(where: LedgerAddress) -> Iterator[None]:
         error = _translate_error(getattr(raised, "orig", None) or raised, where)
         if error is None:
             raise
-        raise error from (None if where.password else raised)  # a traceback may show what the password stands in
+        raise error from (None if where.secrets else raised)  # a traceback may show what the password stands in
 
 
 def _translate_error(raised: BaseException, where: LedgerAddress) -> LedgerError | None:
     """Return `raised` as a LedgerError; None if it is not a fault of the environment."""
     if isinstance(raised, sqlite3.Error):
-        code = getattr(raised, "sqlite_errorcode", 0) & 0xFF
-        if code not in _SQLITE:
-            return None
-        what, hint = _SQLITE[code]
-        return LedgerError(what, field=where.shown, hint=hint)
+        code = getattr(raised, "sqlite_errorcode", 0)
+        what, hint = _SQLITE.get(code) or _SQLITE.get(code & 0xFF) or ("", "")
+        if (what, hint) == _BUSY and (why := _explain_lock_error(where)):
+            what, hint = f"{_NO_LOCKS} ({why})", DISK_HINT
+        return LedgerError(what, field=where.shown, hint=hint) if what else None
     if isinstance(raised, OSError):
-        what = f"cannot be opened or written: {raised.strerror or raised}"
-        hint = "free disk space, then try again" if raised.errno == errno.ENOSPC else _FILE_HINT
+        what, hint = f"cannot be opened or written: {raised.strerror or raised}", _FILE_HINT
+        if raised.errno in LOCK_ERRORS:
+            what, hint = f"{_NO_LOCKS} ({raised.strerror})", DISK_HINT
+        hint = "free disk space, then try again" if raised.errno in (errno.ENOSPC, errno.EDQUOT) else hint
         return LedgerError(what, field=str(raised.filename or where.shown), hint=hint)
     if isinstance(raised, ImportError) and "psycopg" in str(raised):
-        hint = "pip install 'gpu-costguard[postgres]'"
+        hint = "in a clone of costguard: pip install '.[postgres]'"
         return LedgerError("a ledger on PostgreSQL needs psycopg, which is not installed", field=where.shown, hint=hint)
     return _translate_server_error(raised, where)
+
+
+def _explain_lock_error(where: LedgerAddress) -> str:
+    """Return why files beside the ledger cannot be locked; "" if they can. SQLite reports ENOLCK as "busy".
+
+    The lock file is tried, because closing the ledger itself would drop this process's locks.
+    """
+    try:
+        with where.make_sibling_path(".lock").open("rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return str(error.strerror) if error.errno in LOCK_ERRORS else ""
+    return ""
 
 
 def _translate_server_error(raised: BaseException, where: LedgerAddress) -> LedgerError | None:
@@ -201,7 +227,6 @@ def _translate_server_error(raised: BaseException, where: LedgerAddress) -> Ledg
         return LedgerError("cannot be read as an address of a server", field=where.shown, hint=URL_HINT)
     if not (state.startswith(_OPERATIONAL_STATES) if state else isinstance(raised, psycopg.OperationalError)):
         return None
-    if where.password:
-        message = message.replace(where.password, "***")
+    message = scrub_text(message, where.secrets)
     hint = next((hint for words, hint in _SERVER_HINTS if words in message), _SERVER_HINT)
     return LedgerError(f"the ledger's server refused: {shorten(message, 200)}", field=where.shown, hint=hint)

@@ -12,6 +12,7 @@ from tempfile import mkstemp
 
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.address import LedgerAddress, translate_ledger_errors
+from costguard.ledger.db.disk import connect_read_only
 from costguard.system.atomic_file import sync_to_disk
 
 TARGET_ERROR_CODES = (
@@ -65,16 +66,21 @@ def _create_unfinished(target: Path) -> Path:
 
 
 def _copy_pages(source: LedgerAddress, unfinished: Path, target: Path) -> None:
-    uri = LedgerAddress(shown=str(target), path=unfinished).format_writable_uri()
+    # nobody else opens the copy: no lock is needed, which a network disk may lack, and for which Python would wait for ever
+    uri = f"{LedgerAddress(shown=str(target), path=unfinished).format_writable_uri()}&vfs=unix-none"
     with closing(sqlite3.connect(uri, uri=True)) as copied:
-        with translate_ledger_errors(source), closing(sqlite3.connect(source.format_read_only_uri(), uri=True)) as original:
+        with translate_ledger_errors(source):
+            original, check = connect_read_only(source)
             try:
-                original.backup(copied)
+                with closing(original):
+                    original.backup(copied)
+                check()
             except sqlite3.Error as error:
                 if error.sqlite_errorcode not in TARGET_ERROR_CODES:
                     raise
                 with translate_ledger_errors(LedgerAddress(shown=str(target), path=target)):
                     raise
+        copied.execute("PRAGMA locking_mode = EXCLUSIVE")
         copied.execute("PRAGMA journal_mode = DELETE")  # one file, readable from a read-only disk too
         findings = [text for (text,) in copied.execute("PRAGMA integrity_check(3)")]
     if findings != ["ok"]:

@@ -22,9 +22,10 @@ from sqlalchemy import Connection, Engine, create_engine, event, func, select, t
 from sqlalchemy.pool import QueuePool
 
 from costguard.errors import LedgerError, OlderLedgerError
-from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
+from costguard.ledger.db.address import DISK_HINT, LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.backup import copy_ledger, format_copy_stamp, remove_unfinished_copies
 from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.disk import describe_disk_risk
 from costguard.ledger.db.new_ledger import create_ledger
 from costguard.ledger.db.reader import READ_REVISION, identify_file, identify_server, make_folder_error, require_known_revision
 from costguard.ledger.db.schema import HEAD_REVISION, migrate_schema, renew_triggers_and_views
@@ -348,6 +349,9 @@ def _create_server_engine(where: LedgerAddress, patience_s: float) -> Engine:
 
 def _create_file_engine(where: LedgerAddress, patience_s: float) -> Engine:
     """Return an engine that begins transactions explicitly: sqlite3's implicit transactions do not include DDL."""
+    risk, hint, is_refused = describe_disk_risk(where)
+    if is_refused:
+        raise LedgerError(f"cannot be written: {risk}", field=where.shown, hint=hint)
 
     def connected() -> sqlite3.Connection:
         uri = where.format_writable_uri()
@@ -378,8 +382,7 @@ def set_pragmas(connection: sqlite3.Connection, where: LedgerAddress) -> None:
         connection.execute(f"PRAGMA {name} = {value}").fetchall()
         (current,) = connection.execute(f"PRAGMA {name}").fetchone()
         if current != value:
-            hint = "use a local disk: a ledger cannot be on a network folder"
-            raise LedgerError(f"SQLite uses {name} = {current} here, not {value}", field=where.shown, hint=hint)
+            raise LedgerError(f"SQLite uses {name} = {current} here, not {value}", field=where.shown, hint=DISK_HINT)
 
 
 class WriteConnection:

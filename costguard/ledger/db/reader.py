@@ -6,7 +6,6 @@ identified: of this version, of an older one, or not a ledger.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from sqlalchemy import Select, String, column, func, select, table
 from costguard.errors import InputError, LedgerError, NoLedgerError, OlderLedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
 from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.disk import connect_read_only, require_writable_file
 from costguard.ledger.db.schema import APPLICATION_ID, EARLIER_REVISIONS, HEAD_REVISION, IMPORTED_REVISIONS, REVISIONS
 from costguard.ledger.db.session import open_query, wrap_driver
 from costguard.system.file_security import describe_foreign_writers
@@ -39,7 +39,9 @@ LEDGER_TABLES = ("alembic_version", "ledger_state", "span")
 """By which a ledger is known on a server."""
 _HAS_TABLES = select(*(func.to_regclass(name).is_not(None) for name in LEDGER_TABLES))
 
-UPGRADE_HINT = "upgrade costguard: pip install --upgrade gpu-costguard, and restart what is running, such as costguard watch"
+UPGRADE_HINT = (
+    "upgrade costguard: git pull and pip install . in its clone; then restart what is running, such as costguard watch"
+)
 READ_REVISION: Select[str] = select(column("version_num", String)).select_from(table("alembic_version"))
 OTHER_FILE_HINT = "name another file in [ledger] url"
 
@@ -62,16 +64,13 @@ def require_trusted_file(where: LedgerAddress) -> None:
 def identify_file(where: LedgerAddress) -> str:
     """Return the revision of the ledger file at `where`, opened read-only.
 
-    Raises LedgerError if it is not a ledger.
+    Raises LedgerError if it is not a ledger, or if this user cannot write it.
     """
     path = where.path or Path()
     if path.stat().st_size < PAGE_BYTES_MIN:
         what = "is not a ledger: it is empty or truncated"
         raise LedgerError(what, field=where.shown, hint="restore a backup, or remove the file to start again")
-    for needed in (path, path.parent):
-        if not os.access(needed, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            what = "its folder is read-only" if needed.is_dir() else "it is read-only"
-            raise LedgerError(f"cannot be written: {what}", field=where.shown, hint="let this user write both")
+    require_writable_file(where)
     require_trusted_file(where)
     log = where.make_sibling_path("-wal")
     unsure = log.exists() and log.stat().st_size > 0 and path.stat().st_size <= CHECK_BYTES_MAX
@@ -207,20 +206,23 @@ def _open_file(where: LedgerAddress, *, any_thread: bool) -> _Session:
     if where.path.is_dir():
         raise make_folder_error(where)
     require_trusted_file(where)
-    file = sqlite3.connect(
-        where.format_read_only_uri(), uri=True, isolation_level=None, timeout=PATIENCE_S, check_same_thread=not any_thread
-    )
+    file, check = connect_read_only(where, isolation_level=None, timeout=PATIENCE_S, check_same_thread=not any_thread)
     connection = wrap_driver("sqlite", file)
 
     def begin() -> None:
+        check()
         connection.begin()
         file.execute("BEGIN")
+
+    def end() -> None:
+        connection.rollback()
+        check()
 
     def close() -> None:
         connection.close()
         file.close()
 
-    return connection, begin, connection.rollback, open_query(connection), close
+    return connection, begin, end, open_query(connection), close
 
 
 def _open_server(where: LedgerAddress) -> _Session:

@@ -105,7 +105,7 @@ def _require_apprise(address: str) -> None:
         raise InputError(f"{scheme}:// shows messages on this machine", hint="use the console")
     disable_loggers()
     if not find_spec("apprise"):
-        raise InputError("apprise is not installed", hint="pip install 'gpu-costguard[notify]'")
+        raise InputError("apprise is not installed", hint="in a clone of costguard: pip install '.[notify]'")
 
 
 def _send_mail(message: Notification, channel: Channel) -> DeliveryResult:

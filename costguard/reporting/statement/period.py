@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from costguard.errors import InputError
 from costguard.values import calendar
@@ -191,7 +191,11 @@ def _make_stretch(options: Mapping[str, str], now: datetime, zone: tzinfo) -> Re
 
 
 def _format_stretch(period: Period, zone: tzinfo) -> str:
-    return f"{_format_short(period.start, zone)} to {_format_short(period.end, zone)}"
+    """Format a period of whole days by its first and last day, which the exclusive end is not; others by start and end."""
+    first, last = calendar.find_day(period.start, zone), calendar.find_day(period.end - timedelta.resolution, zone)
+    if (first.start, last.end) != (period.start, period.end):
+        return f"{_format_short(period.start, zone)} to {_format_short(period.end, zone)}"
+    return " to ".join(dict.fromkeys(_format_short(day.start, zone) for day in (first, last)))
 
 
 def _format_short(at: datetime, zone: tzinfo) -> str:

@@ -106,7 +106,7 @@ class SharedPolls:
 
             from costguard.services.poll.poll_jobs import PollWorker
         except ImportError as error:
-            hint = "pip install 'gpu-costguard[postgres]' brings it"
+            hint = "in a clone of costguard: pip install '.[postgres]' brings it"
             raise InputError("needs procrastinate", field='scale.workers = "share"', hint=hint) from error
         schema = SchemaManager.get_schema()
         self.store.prepare_jobs(schema)

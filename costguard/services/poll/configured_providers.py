@@ -209,7 +209,7 @@ def _open_sources(
     manifest = plugin.manifest
     missing = find_missing_packages(manifest)
     if missing:
-        hint = f"pip install 'gpu-costguard[{manifest.extra}]'"
+        hint = f"in a clone of costguard: pip install '.[{manifest.extra}]'"
         raise ProviderError(f"its SDK is not installed ({', '.join(missing)})", provider=manifest.name, hint=hint)
     sources = tuple(cast("ProviderPlugin", plugin).open(table, around))
     if not sources:

@@ -96,7 +96,7 @@ def render_metrics(families: Iterable[MetricFamily]) -> bytes:
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.registry import Collector
     except ImportError:
-        hint = "pip install 'gpu-costguard[web]'"
+        hint = "in a clone of costguard: pip install '.[web]'"
         raise InputError("needs prometheus-client, which is not installed", field="metrics", hint=hint) from None
 
     class Families(Collector):

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.guard.machine_reference import format_resource
+from costguard.ledger.agents.records import load_agents
+from costguard.ledger.agents.tokens import load_tokens
+from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -106,8 +109,8 @@ def compute_agent_digest() -> str:
 def list_agents(*, config: str | None = None) -> CommandAnswer:
     """Answer `costguard agent list`: every agent that ever joined, and its state."""
     settings, now = read_settings(config), get_now()
-    with open_agent_store(settings) as book:
-        agents = book.load_agents(every=True)
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        agents = load_agents(ask, every=True)
     live = {one.observation.key: one for one in _load_live(settings, now)}
     return CommandAnswer(document=build_agents_document(agents, live, now))
 
@@ -148,8 +151,8 @@ def create_web_token(name: str, *, length: str | None, role: str | None = None, 
 def list_web_tokens(*, config: str | None = None) -> CommandAnswer:
     """Answer `costguard web tokens`: the tokens of readers, and when each expires."""
     settings, now = read_settings(config), get_now()
-    with open_agent_store(settings) as book:
-        return CommandAnswer(document=build_tokens_document(book.load_tokens(), now))
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        return CommandAnswer(document=build_tokens_document(load_tokens(ask), now))
 
 
 def revoke_web_token(name: str, *, config: str | None = None) -> CommandAnswer:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
+from costguard.ledger.db.address import parse_ledger_address
 from costguard.providers import plugins
 from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
@@ -124,12 +125,16 @@ def _build_offline_result(name: str) -> AccountExamination:
 
 
 def _check_installation(settings: Settings) -> AccountChecks:
-    """Check the ledger and its database library, and for settings that never take effect."""
+    """Check the ledger, its disk and database library, the proxy, and for settings that never take effect."""
+    from costguard.ledger.db.disk import describe_disk_risk
     from costguard.ledger.db.maintenance import describe_ledger_path, has_wal_fix, read_sqlite_version
     from costguard.services.guarding.void_settings import list_void_settings
 
     url, version = resolve_ledger_url(settings), read_sqlite_version()
-    checks = [_check_ledger(url)]
+    checks = [_check_ledger(url), *_check_proxy_variables(settings)]
+    risk, fix, refused = describe_disk_risk(parse_ledger_address(url))
+    if risk:
+        checks.append(HealthCheck(subject="disk", outcome=CHECK_BAD if refused else CHECK_UNSURE, told=risk, fix=fix))
     if checks[0].outcome == CHECK_GOOD:
         checks += _check_agents(url)
         checks += _check_watchdogs(url)
@@ -146,6 +151,17 @@ def _check_installation(settings: Settings) -> AccountChecks:
     for one in list_void_settings(settings):
         checks.append(HealthCheck(subject="settings", outcome=CHECK_BAD if one.certain else CHECK_UNSURE, told=one.says))
     return AccountChecks(provider="ledger", account=describe_ledger_path(url), checks=tuple(checks))
+
+
+def _check_proxy_variables(settings: Settings) -> list[HealthCheck]:
+    """Check for proxies in the environment, which other programs use and costguard does not: [network] proxy names its one."""
+    ignored = ("no_proxy",) if settings.network.proxy else ("https_proxy", "http_proxy", "all_proxy")
+    names = ", ".join(name for name in sorted(os.environ) if name.lower() in ignored and os.environ[name])
+    fix = 'set [network] proxy = "http://HOST:PORT" (COSTGUARD_NETWORK__PROXY if it has a password) if clouds need one'
+    if settings.network.proxy:
+        fix = "all providers and chats are reached through [network] proxy: remove it if they need none"
+    text = f"set in the environment, and not used by costguard: {names}"
+    return [HealthCheck(subject="proxy", outcome=CHECK_UNSURE, told=text, fix=fix)] if names else []
 
 
 def _check_ledger(url: str) -> HealthCheck:

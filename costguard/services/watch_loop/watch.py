@@ -20,6 +20,8 @@ from costguard.errors import (
 from costguard.guard.overrides import find_freeze, find_owner
 from costguard.guard.policy import CANNOT_SAY, DESTRUCTIVE, Proposal
 from costguard.guard.policy_evaluation import compute_burn_rate
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.disk import describe_disk_risk
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.reporting.schedule import find_next_report
@@ -96,6 +98,9 @@ def run_watch(
         ) as context,
     ):
         _check_key_exposure(context.sources)
+        risk, hint, _ = describe_disk_risk(parse_ledger_address(resolve_ledger_url(settings)))
+        if risk:
+            get_log().warning("ledger_disk", why=risk, hint=hint)
         for why in list_unarmed(context.guard.rules):
             get_log().warning("not_armed", why=why)
         _log_void_settings(settings)
