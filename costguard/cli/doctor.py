@@ -3,10 +3,11 @@
 Examples:
   costguard doctor
   costguard doctor --provider runpod
+  costguard doctor --accept-account runpod/default
   costguard doctor --json | jq '.providers[].checks[] | select(.outcome == "bad")'
 
-doctor changes, starts and stops nothing, and shows only the last four characters of a key. Exit code 3: a check failed, or no
-provider is configured.
+doctor changes nothing but what --accept-account records, and stops nothing. It shows only the last four characters of a key.
+Exit code 3: a check failed, or no provider is configured.
 """
 
 from typing import Annotated
@@ -24,9 +25,12 @@ def command(
     ctx: Context,
     provider: o.Provider = None,
     all_checks: Annotated[bool, Option("--all", help="Show every check, also those that passed.")] = False,
+    accept: Annotated[
+        o.Text, Option("--accept-account", metavar="NAME", help="Accept a key that is of another account than before.")
+    ] = None,
 ) -> CommandAnswer:
     """Check every provider and the ledger, and print the results."""
     from costguard.services.watch_loop import setup
 
     only = tuple(provider) if provider else None
-    return setup.answer_doctor(only=only, all_checks=all_checks, offline=ctx.obj.offline, config=ctx.obj.config)
+    return setup.answer_doctor(only=only, all_checks=all_checks, offline=ctx.obj.offline, config=ctx.obj.config, accept=accept)

@@ -20,7 +20,7 @@ from costguard.metering.observation import Observation
 from costguard.values.money import Money, Rate
 from costguard.values.resource import Incarnation, ResourceKey, is_same_life
 
-LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAKER, STOP_AT, UNTIL = (
+LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAKER, STOP_AT, UNTIL, ACCOUNT = (
     "lease",
     "snooze",
     "protect",
@@ -33,6 +33,7 @@ LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAK
     "close_breaker",
     "stop_at",
     "until",
+    "account",
 )
 OVERRIDE_VERBS = {
     LEASE: "kept",  # running until then
@@ -47,6 +48,7 @@ OVERRIDE_VERBS = {
     CLOSE_BREAKER: "closed the breaker",  # earlier idle machines no longer hold acts
     STOP_AT: "planned a stop at",  # a time
     UNTIL: "set the end to",  # a time
+    ACCOUNT: "took the key's account for",  # an account of the ledger; costguard itself where none was known
 }
 """What a person did, for the audit log."""
 
@@ -61,9 +63,9 @@ class Override:
     """One override as recorded. `key`, `life`: its resource and incarnation; None: it is bound to none.
 
     `subject`: the policy of an arming or a snooze, the hash or anchor of an acceptance, the act of an approval, the name of a
-    phase, the budget of a denial, the time of a planned stop, the date of an end. `value`: the level of an arming, the money of
-    a denial, the question that an approval answers ("" any), what a planned stop may lose, the until labels that an end
-    replaces. `until` None: until it is lifted.
+    phase, the account ("runpod/default") of an identity, the budget of a denial, the time of a planned stop, the date of an
+    end. `value`: the identity, the level of an arming, the money of a denial, the question that an approval answers ("" any),
+    what a planned stop may lose, the until labels that an end replaces. `until` None: until it is lifted.
     `lifted_at`: when somebody lifted it.
     """
 

@@ -35,6 +35,7 @@ from costguard.metering.inventory import (
     COMPLETE,
     FAILED,
     PARTIAL,
+    SHARES_NOTHING,
     Complete,
     Failed,
     Inventory,
@@ -64,6 +65,10 @@ MANY_MISSING = 2
 EMPTY_DOUBTED_FOR = timedelta(days=2)
 """A list that is empty, and that nobody could confirm or deny by id, is believed after so long: no provider is known to list
 nothing for days while it holds something. An assumption, 2026-11."""
+
+DOUBTED_LISTINGS = 3
+"""Listings that share nothing with the last complete one, before they are believed: so an account with one pod a day is
+not doubted for ever. An assumption, 2026-11."""
 
 POLL_GAP = timedelta(minutes=5)
 """Between two looks, unless stated otherwise: a few missed polls of a minute."""
@@ -106,6 +111,9 @@ def accrue_poll(
     if doubted:
         why = f"the listing lacks {doubted} known resources at once: each stays as it was until it is looked up"
         inventory = Partial(inventory.items, why)
+    stranger = _explain_stranger(state, poll, inventory)
+    if stranger:
+        inventory, poll = Partial(inventory.items, stranger), replace(poll, gone=frozenset())
     terms = AccrualTerms(state=state, poll=poll, rule=rule, ceilings=ceilings, gap=gap)
     changes = PollChanges(resources={}, notes=list(notes))
     listed_count = _compare_listing(terms, inventory, changes)
@@ -117,7 +125,13 @@ def accrue_poll(
             _settle_absence(terms, state.resources[key], changes)
     resources = {**state.resources, **changes.resources} if changes.resources else state.resources
     return AccrualResult(
-        state=replace(state, at=poll.seen_at, complete_at=poll.seen_at if complete else state.complete_at, resources=resources),
+        state=replace(
+            state,
+            at=poll.seen_at,
+            complete_at=poll.seen_at if complete else state.complete_at,
+            doubted=0 if complete else state.doubted + bool(stranger),
+            resources=resources,
+        ),
         at=poll.seen_at,
         outcome=COMPLETE if complete else PARTIAL,
         why=inventory.why if isinstance(inventory, Partial) else "",
@@ -293,6 +307,27 @@ def _count_doubted(state: ScopeState, poll: Poll, inventory: Inventory) -> int:
     long_ago = state.complete_at is not None and poll.seen_at - state.complete_at >= EMPTY_DOUBTED_FOR
     believed = (long_ago or state.resources[key].absent_at is not None for key in left)
     return sum(key in poll.unanswered and not is_gone for key, is_gone in zip(left, believed, strict=True))
+
+
+def _explain_stranger(state: ScopeState, poll: Poll, inventory: Inventory) -> str:
+    """Return why a complete listing may be of another account: nobody proves whose it is, and it shares nothing with the last.
+
+    A pod replaced by another between two polls looks alike, so after `DOUBTED_LISTINGS` they are believed. An empty one is
+    settled by look-ups. "" for no doubt.
+    """
+    resources, at = state.resources, state.complete_at
+    if (
+        poll.proven
+        or at is None
+        or state.doubted >= DOUBTED_LISTINGS
+        or not (isinstance(inventory, Complete) and inventory.items)
+    ):
+        return ""
+    if any(item.key in resources and resources[item.key].first_seen_at <= at for item in inventory.items):
+        return ""
+    if not any(one.observation.state != ENDED and one.first_seen_at <= at for one in resources.values()):
+        return ""
+    return SHARES_NOTHING
 
 
 def _was_there(resource: KnownResource, state: ScopeState) -> bool:

@@ -25,6 +25,10 @@ from costguard.values.sample import Sample
 
 COMPLETE, PARTIAL, FAILED = "complete", "partial", "failed"
 
+OTHER_ACCOUNT = "its key is of another account"
+"""How the reason of a listing begins that was not requested, because the key is not that of the account in the ledger."""
+SHARES_NOTHING = "not believed yet: the listing shares nothing with the last complete one, so it may be of another account"
+
 POLL_AHEAD_MAX = timedelta(minutes=5)
 """A poll dated further ahead of the present than this was dated by a wrong clock: an assumption, 2026-11."""
 
@@ -67,7 +71,9 @@ class Poll:
     `asked_at`: when it was requested, None: the same as `at`. The listing was true at some instant between `asked_at`, less the
     provider's lag, and `at`. `gone`: ids that were looked up by themselves and do not exist, which settles an absence that a
     listing only suggests. `unanswered`: ids that were to be looked up, with no answer. `samples`: utilization samples that came
-    with the listing. `notes`: facts that are missing although the listing is complete, a sentence each.
+    with the listing. `notes`: facts that are missing although the listing is complete, a sentence each. `identity`: what the
+    settings call the key ("default") and what its provider calls the key's account; None: not known. `proven`: it is that of
+    the account in the ledger; else a listing that shares nothing with the last one is doubted.
     """
 
     scope: ScopeKey
@@ -78,6 +84,8 @@ class Poll:
     unanswered: frozenset[ResourceKey] = frozenset()
     samples: tuple[Sample, ...] = ()
     notes: tuple[str, ...] = ()
+    identity: tuple[str, str] | None = None
+    proven: bool = False
 
     def __post_init__(self) -> None:
         require_instant(self.at, f"poll of {'/'.join(self.scope)}")

@@ -38,12 +38,13 @@ class ScopeState:
 
     `at`: the last poll of any outcome, `complete_at`: the last complete one. Both are times of the request, up to which the
     scope is covered. `resources` also contains ended ones, as long as the ledger keeps them; one that is seen again must be in
-    it, so the ledger looks it up before it accrues.
+    it, so the ledger looks it up before it accrues. `doubted`: listings since the last complete one that share nothing with it.
     """
 
     scope: ScopeKey
     at: datetime | None = None
     complete_at: datetime | None = None
+    doubted: int = 0
     resources: Mapping[ResourceKey, KnownResource] = field(default_factory=dict)
 
 

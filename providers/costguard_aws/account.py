@@ -81,6 +81,11 @@ class AwsAccount:
         self._regions: tuple[str, ...] = ()
         self._regions_at: datetime | None = None
 
+    @property
+    def key_name(self) -> str:
+        """Return the profile or role, by which the settings name the account."""
+        return self.session.source.label
+
     def list_scopes(self) -> Sequence[ScopeKey]:
         """Return the account's scope in each enabled region, or in the regions of the settings."""
         account = self.session.account or self._find_expected_account() or self.fetch_identity()

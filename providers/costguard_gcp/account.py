@@ -43,6 +43,8 @@ class GcpAccount:
     All requests use one transport, with a channel per project.
     """
 
+    key_name: str = ""
+    """Projects have names of their own, and Google lists nothing of another one under them."""
     acts_at_once: int = 4
     """An act takes four to six requests of 0.2 to 0.8 s each: four acts use the 5 requests a second of `api.PER_S`."""
 

@@ -47,6 +47,10 @@ INCREASES_EVERY = timedelta(minutes=10)
 """How often proposed price increases are asked for; a host's proposal stands for days: an assumption, 2026-11."""
 
 
+IDENTITY_S = 10.0
+"""Seconds of a poll that the user's id may take where the settings state it: an assumption, 2026-11."""
+
+
 def is_identity_unavailable(broken: ProviderError) -> bool:
     """Return whether Vast will never state the owner of a key: the key may not read it, or the address does not exist."""
     is_there = isinstance(broken, CredentialsError) or broken.status not in NOT_THERE
@@ -71,6 +75,7 @@ class VastAccount:
         self.naming = VastGpuNames(around.gpus)
         self._lock = threading.Lock()
         self._id = ""
+        self._is_id_read = False
         self._proven: set[str] = set()
         self._increases: tuple[str, ...] = ()
         self._increases_at: datetime | None = None
@@ -81,6 +86,11 @@ class VastAccount:
     def providers(self) -> Sequence[str]:
         """Vast alone."""
         return (PROVIDER,)
+
+    @property
+    def key_name(self) -> str:
+        """Return where the key was found, or the user that the settings state."""
+        return self.stated or self.key.source
 
     def list_scopes(self) -> Sequence[ScopeKey]:
         """Return the account's one scope.
@@ -94,8 +104,9 @@ class VastAccount:
         return Deadline(self.timeout_s)
 
     def fetch_identity(self) -> str | None:
-        """Return the user id."""
-        return self.fetch_account_id(self.make_deadline())
+        """Return the user id; None if the key may not read it."""
+        id_ = self.fetch_account_id(self.make_deadline())
+        return id_ if self._is_id_read else None
 
     def fetch_account_id(self, deadline: Deadline) -> str:
         """Return the user id, requested once; the id of the settings if the key may not read it."""
@@ -115,7 +126,9 @@ class VastAccount:
             hint = broken.hint if isinstance(broken, ForbiddenError) else STATE_IT
             what = f"does not name the user of the key: {broken.what}"
             raise type(broken)(what, provider=PROVIDER, status=broken.status, code=broken.code, hint=hint) from None
-        return self._check_agreed(f"{user.id}".strip())
+        id_ = self._check_agreed(f"{user.id}".strip())
+        self._is_id_read = True
+        return id_
 
     def fetch_user(self, deadline: Deadline) -> User:
         """Request and return the key's owner."""
@@ -145,8 +158,16 @@ class VastAccount:
         return Poll(scope=scope, asked_at=asked_at, at=clock.now(), inventory=inventory, samples=measured, notes=notes)
 
     def _check_scope_owner(self, scope: ScopeKey, deadline: Deadline) -> str:
-        """Return the user id; raises InputError if the scope is not of this account."""
-        account = self.fetch_account_id(deadline)
+        """Return the user id; raises InputError if the scope is not of this account.
+
+        An id of the settings stands in for one that cannot be read today: then the listing proves nothing about whose it is.
+        """
+        try:
+            account = self.fetch_account_id(deadline.limit_to(IDENTITY_S) if self.stated else deadline)
+        except ProviderError as broken:
+            if not self.stated or isinstance(broken, CredentialsError):
+                raise
+            account = self.stated
         if (scope.account, scope.name) != (account, SCOPE):
             raise InputError("is not a scope of this account", field="/".join(scope))
         return account

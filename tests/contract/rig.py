@@ -10,6 +10,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from costguard.providers.transport import ProviderContext, Transport
 from costguard.services.poll.configured_providers import BillExportReader
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import ScopeKey
-from tests.fakes.server import FakeCloud, Hands, serving
+from tests.fakes.server import Answer, FakeCloud, Hands, serving
 
 
 class NoCache:
@@ -59,6 +60,8 @@ class Rig(ABC):
     """Of the request that looks up one instance."""
     cap: ClassVar[int | None] = 10_000
     """Machines of one scope beyond which the listing is cut; None: its own tests lower it and try it."""
+    identity: ClassVar[tuple[str, str, str] | None] = None
+    """Of the request that says whose the key is, what it says, and what a key of another account says; None: there is none."""
     more_secrets: ClassVar[tuple[str, ...]] = ()
     """Further canaries: a session token, a private key."""
     slow_s: ClassVar[float] = 3.0
@@ -125,6 +128,21 @@ class Rig(ABC):
         None: an account of this cloud is one scope.
         """
         return None
+
+    def become_another(self, count: int, *, said: bool) -> None:
+        """Let the key be of another account, with `count` other machines. `said`: the cloud says whose it is."""
+        there: list[Any] = getattr(getattr(self.fake, "ec2", self.fake), "resources")  # noqa: B009 - each fake has its own
+        before = list(there)
+        self.put(count)
+        there[:] = [one for one in there if all(one is not old for old in before)]
+        if self.identity:
+            line, own, other = self.identity
+
+            def edit(right: Answer) -> Answer:
+                body = right.body.replace(own.encode(), other.encode())
+                return replace(right, body=body) if said else Answer.of({"error": "forbidden"}, 403)
+
+            self.fake.fault(line, "edit", edit=edit)
 
     def shuffle(self) -> bool:
         """Let the next listings come in another order; False where the fake has no list to turn round."""

@@ -14,7 +14,12 @@ from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.denial import build_denial_alert
 from costguard.guard.alerts.rates import describe_hourly_cost
-from costguard.guard.alerts.watchdog import build_gap_alert, build_older_ledger_alert, build_unwatched_alert
+from costguard.guard.alerts.watchdog import (
+    build_gap_alert,
+    build_older_ledger_alert,
+    build_other_account_alert,
+    build_unwatched_alert,
+)
 from costguard.guard.cap_acceptance import explain_cap_cure, name_cap_policy
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
@@ -23,6 +28,7 @@ from costguard.guard.limits import HOUR, Breaker, find_churning_controllers
 from costguard.guard.overrides import DENIED, find_owner, is_override_open
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate
+from costguard.metering.inventory import OTHER_ACCOUNT, SHARES_NOTHING
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
@@ -122,13 +128,22 @@ def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, snapshot: Gua
 
 
 def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, snapshot: GuardSnapshot) -> Iterator[Alert]:
-    """Yield one alert for each provider that was not listed completely for too long."""
+    """Yield one alert for each provider that was not listed completely for too long, and for each account with another key."""
     down: dict[str, list[ScopeCoverage]] = defaultdict(list)
+    strangers: dict[tuple[str, str], ScopeCoverage] = {}
     for scope in scopes:
+        if scope.outcome != "complete" and scope.why.startswith((OTHER_ACCOUNT, SHARES_NOTHING)):
+            strangers.setdefault(scope.scope[:2], scope)
+            continue
         seen_at = scope.last_complete_at or scope.since
         refused = bool(CREDENTIALS_PATTERN.search(scope.why))
         if scope.outcome != "complete" and (refused or snapshot.now - seen_at >= PROVIDER_DOWN_AFTER):
             down[scope.scope.provider].append(scope)
+    for account, first in sorted(strangers.items()):
+        rates = (compute_burn_rate(live, snapshot.now) for live in snapshot.live if live.scope[:2] == account)
+        nano = sum(rate.nano_per_hour for rate in rates if rate)
+        rate = Rate(nano_per_hour=nano, currency="USD") if nano else None
+        yield build_other_account_alert(first, rate=rate, at=snapshot.now, zone=rules.zone)
     for provider, missing in sorted(down.items()):
         names = {scope.scope for scope in missing}
         nano = sum(

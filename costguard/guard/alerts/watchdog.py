@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.guard.alerts.alert import PAGE, WARNING, Alert, compute_rate_cost, format_alert_sum
+from costguard.guard.alerts.alert import PAGE, WARNING, Alert, compute_rate_cost, format_alert_rate, format_alert_sum
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate
-from costguard.metering.spending import LiveResource
+from costguard.metering.inventory import OTHER_ACCOUNT
+from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.money import Rate
 from costguard.values.resource import INSTANCE, RUNNING
 from costguard.values.text_format import format_length, format_near_time
@@ -48,6 +49,25 @@ def build_twin_accounts_alert(first: str, second: str, *, same: str, others: Seq
     )
     what = f"{first} and {names} are the same account"
     return Alert(topic=f"twins:{first}", subject=first, severity=PAGE, what=what, at=at, facts=facts)
+
+
+def build_other_account_alert(coverage: ScopeCoverage, *, rate: Rate | None, at: datetime, zone: tzinfo = UTC) -> Alert:
+    """Build the page that the key of an account is of another one, or the warning that its listing may be.
+
+    `rate`: what the machines of the account cost an hour, as last listed.
+    """
+    account, is_certain = "/".join(coverage.scope[:2]), coverage.why.startswith(OTHER_ACCOUNT)
+    certain = "it is not polled, nothing of it is recorded or stopped, and what was listed before counts as last seen"
+    doubted = "what was listed before counts as running until three listings agree; is the key that of the account?"
+    facts = (
+        ("per hour", format_alert_rate(rate)),
+        ("since", format_near_time(coverage.since, at, zone)),
+        ("why", coverage.why),
+        ("next", certain if is_certain else doubted),
+    )
+    what = f"the key of {account} is of another account" if is_certain else f"all resources of {account} were replaced at once"
+    severity = PAGE if is_certain else WARNING
+    return Alert(topic=f"account:{account}", subject=account, severity=severity, what=what, at=at, facts=facts)
 
 
 def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: datetime) -> Alert:

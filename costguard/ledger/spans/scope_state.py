@@ -43,7 +43,7 @@ from costguard.ledger.tables.spans import (
     SpanRow,
 )
 from costguard.ledger.types import RESOURCE_KEY
-from costguard.metering.inventory import COMPLETE
+from costguard.metering.inventory import COMPLETE, SHARES_NOTHING
 from costguard.metering.meter import Line
 from costguard.metering.scope_state import KnownResource, ScopeState
 from costguard.metering.span import Span
@@ -122,11 +122,12 @@ def load_books(ask: Query, account: tuple[str, str] | None = None) -> dict[int, 
     """Return every scope that was ever polled (of `account`; None: of all), by row and without resources."""
     books = {}
     scopes = _select_books() if account is None else _select_books().where(_is_of_account(account))
-    for scope_id, provider, account_name, name, complete_us, *columns in ask(scopes):
+    for scope_id, provider, account_name, name, complete_us, doubted, *columns in ask(scopes):
         book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account_name, name)))
         if columns[0] is not None:
             book.coverage = last = CoverageRow(**dict(zip(CoverageRow.model_fields, columns, strict=True)))
-            book.state = replace(book.state, at=from_micros(last.end_us), complete_at=decode_optional_instant(complete_us))
+            complete_at = decode_optional_instant(complete_us)
+            book.state = replace(book.state, at=from_micros(last.end_us), complete_at=complete_at, doubted=int(doubted or 0))
         books[scope_id] = book
     return books
 
@@ -256,10 +257,15 @@ def _select_books() -> Rows:
     one = aliased(CoverageRow)
     of_scope = select(one.id).where(one.scope_id == ScopeRow.id).order_by(col(one.start_us).desc()).limit(1)
     complete_us = of_scope.with_only_columns(col(one.end_us)).where(col(one.outcome) == COMPLETE)
+    last_us = complete_us.correlate(ScopeRow).scalar_subquery()
+    other = aliased(CoverageRow)
+    doubted = select_columns(func.sum(other.polls)).where(
+        col(other.scope_id) == ScopeRow.id, col(other.start_us) > last_us, col(other.why) == SHARES_NOTHING
+    )
     coverage = (getattr(CoverageRow, name) for name in CoverageRow.model_fields)
     scope = (col(ScopeRow.id), col(ScopeRow.provider), col(ScopeRow.account), col(ScopeRow.name))
     return (
-        select_columns(*scope, complete_us.correlate(ScopeRow).scalar_subquery(), *coverage)
+        select_columns(*scope, last_us, doubted.correlate(ScopeRow).scalar_subquery(), *coverage)
         .outerjoin_from(ScopeRow, CoverageRow, col(CoverageRow.id) == of_scope.correlate(ScopeRow).scalar_subquery())
         .order_by(col(ScopeRow.id))
     )

@@ -31,6 +31,7 @@ from costguard.ledger.db.connection import IDLE_MACHINE_S, IDLE_POLL_S, WriteCon
 from costguard.ledger.db.rows import insert_new, read_batches
 from costguard.ledger.db.session import open_sql_session
 from costguard.ledger.duty_records import CLOCK_OFF_MAX, Lease, read_server_time, require_lease, require_present
+from costguard.ledger.spans.account_identities import explain_other_account, load_identities, remember_identity
 from costguard.ledger.spans.correction_parts import Rows
 from costguard.ledger.spans.numbering import RowNumbers
 from costguard.ledger.spans.posting import AccountKey, AccountState, PollTransaction, get_account
@@ -49,7 +50,7 @@ from costguard.ledger.tables.spans import AccountStateRow, LedgerStateRow, Resou
 from costguard.ledger.types import BIG_INTEGER
 from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absences
 from costguard.metering.billing import BillingRule, get_billing_rule
-from costguard.metering.inventory import POLL_AHEAD_MAX, Complete, Failed, Partial, Poll, remove_duplicates
+from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX, Complete, Failed, Partial, Poll, remove_duplicates
 from costguard.metering.price_ladder import PriceLadder
 from costguard.metering.scope_state import AccrualResult
 from costguard.system.process import pause_gc
@@ -79,6 +80,7 @@ class LedgerWriter:
         self._pen = WriteConnection(self._engine)
         self._rules, self._ceilings, self._gap, self._ladder = rules, ceilings, gap, ladder
         self._memory: dict[AccountKey, AccountState] = {}
+        self._identities: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -119,9 +121,11 @@ class LedgerWriter:
         """Write the changes of `polls`, in order and in one transaction, which is on disk when this returns.
 
         Any grouping of the same polls writes the same rows. A poll that is not later than the last one of its scope changes
-        nothing. `lease`: of the account, which must be in force until it is written; LeaseLostError if it is not. ClockError
+        nothing; of a key that is of another account than before nothing else is recorded. `lease`: of the account, which must
+        be in force until it is written; LeaseLostError if it is not. ClockError
         for a poll that comes from the future by a server's clock.
         """
+        polls = [self._prove_identity(poll) for poll in polls]
         names = sorted({get_account(poll.scope) for poll in polls})  # all lock in this order: so none waits for one that waits
         states = {name: self._memory.pop(name, None) for name in names}  # whatever goes wrong below, it is read anew
         server = self._pen.on_server
@@ -136,6 +140,11 @@ class LedgerWriter:
             if any(accrual.fresh for accrual in accrued):
                 posting.finish()
         self._memory |= accounts
+        for poll, accrual in zip(polls, accrued, strict=True):
+            if poll.identity is not None and not poll.proven and accrual.outcome == COMPLETE:
+                self._identities[poll.scope.provider, poll.identity[0]] = poll.identity[1]
+                with self._pen.begin_transaction(WriterLock.GUARD) as (ask, tell):
+                    remember_identity(ask, tell, (poll.scope.provider, poll.identity[0]), poll.identity[1], poll.at)
         return accrued
 
     def record_samples(self, samples: Sequence[Sample], *, lease: Lease | None = None) -> frozenset[ResourceKey]:
@@ -144,6 +153,20 @@ class LedgerWriter:
         Returns the resources that are not in the ledger, whose samples are left out.
         """
         return record_samples(self._engine, samples, lease=lease)
+
+    def _prove_identity(self, poll: Poll) -> Poll:
+        """Return `poll` as proven if its key is of the account that is remembered, as failed if it is of another one."""
+        if poll.identity is None:
+            return poll
+        provider, (name, identity) = poll.scope.provider, poll.identity
+        if self._identities.get((provider, name)) != identity:
+            with self._pen.begin_read() as ask:
+                self._identities |= {(provider, key): one for key, one in load_identities(ask, provider).items()}
+        remembered = self._identities.get((provider, name))
+        why = explain_other_account((provider, name), identity, remembered)
+        if why:
+            return replace(poll, inventory=Failed(why), identity=None, gone=frozenset(), samples=())
+        return replace(poll, proven=poll.proven or remembered == identity)
 
     def _load_account(self, name: AccountKey) -> AccountState | None:
         """Return what the ledger knows of an account, read again if another process has written to it; None: nothing."""

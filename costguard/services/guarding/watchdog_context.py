@@ -39,7 +39,7 @@ from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage
-from costguard.providers.ports import BalanceSource, IdentitySource, InstanceSource
+from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.guarding.act.hooks import record_hook_ends
 from costguard.services.guarding.audit import find_rollback_marker
 from costguard.services.guarding.dispatch import (
@@ -58,6 +58,7 @@ from costguard.services.guarding.guard_inputs import (
 )
 from costguard.services.guarding.run_view import digest_providers
 from costguard.services.guarding.sample_cache import AgentSampleCache
+from costguard.services.poll.account_identity import IdentityCache
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import SystemClock, list_sources, open_providers, open_transport
 from costguard.services.poll.market_prices import open_price_ladder, read_price_ceilings
@@ -148,7 +149,7 @@ class WatchdogContext:
     _balances: dict[int, PrepaidBalance] = field(default_factory=dict)
     _unreached: dict[int, tuple[ScopeCoverage, ...]] = field(default_factory=dict)
     _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
-    _identities: dict[int, str] = field(default_factory=dict)
+    _identities: IdentityCache = field(default_factory=IdentityCache)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken_since: datetime | None = None
     _said_at: datetime | None = None
@@ -161,17 +162,27 @@ class WatchdogContext:
         targets = self.sources if sources is None else sources
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
         ledger = ledger or self.ledger
-        polled = poll_sources(targets, ledger, self.clock, limit_s=limit, elsewhere=lambda: self._list_scopes_beside(targets))
+        polled = poll_sources(
+            targets,
+            ledger,
+            self.clock,
+            limit_s=limit,
+            elsewhere=lambda: self._list_scopes_beside(targets),
+            identities=self._identities,
+        )
         if polled.twins:
             hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
         with self._lock:
             for one in polled.seen:
                 self._remember_listing(one)
+            for source in polled.others:  # nothing is done with its key
+                self._sources = {scope: of for scope, of in self._sources.items() if of is not source}
+                self._balances.pop(id(source), None)
             for source in targets:
                 failed = (one.coverage for one in polled.unreached if one.source is source)
                 self._unreached[id(source)] = keep_failing_since(failed, self._unreached.get(id(source), ()))
-        self._ask_balances(targets)
+        self._ask_balances([one for one in targets if not any(one is other for other in polled.others)])
         measure_activity(polled.seen, ledger, self.clock.now(), limit_s=limit)
         return polled
 
@@ -188,8 +199,7 @@ class WatchdogContext:
         return self.shared.collect_poll_results(own) if self.shared else own
 
     def describe_account(self, source: InstanceSource) -> AccountView:
-        """Return what the last poll of `source` saw beside the ledger, and what its provider calls it if others may be it."""
-        identity = self._identify(source)
+        """Return what the last poll of `source` saw beside the ledger, and what its provider calls it, if it was asked."""
         with self._lock:
             scopes = tuple(scope for scope, of in self._sources.items() if of is source)
             items = [item for scope in scopes for item in self._listed.get(scope, ())]
@@ -199,16 +209,8 @@ class WatchdogContext:
                 members=tuple(item for item in items if item.handling.controller),
                 balance=self._balances.get(id(source)),
                 unreached=self._unreached.get(id(source), ()),
-                identity=identity,
+                identity=self._identities.get(source),
             )
-
-    def _identify(self, source: InstanceSource) -> str:
-        """Return what the provider calls the account, asked once where another of the settings is of that provider, or ""."""
-        has_sibling = sum(one.providers == source.providers for one in self.sources) > 1
-        if has_sibling and isinstance(source, IdentitySource) and not self._identities.get(id(source)):
-            with suppress(Exception):  # a plug-in may raise anything; it is asked again after the next poll
-                self._identities[id(source)] = source.fetch_identity() or ""
-        return self._identities.get(id(source), "")
 
     @staticmethod
     def log_polled(polled: PollCycleResult) -> None:

@@ -18,13 +18,14 @@ from functools import partial
 from queue import SimpleQueue
 
 from costguard.errors import to_one_line
-from costguard.metering.inventory import COMPLETE, FAILED, POLL_AHEAD_MAX, Failed, Partial, Poll
+from costguard.metering.inventory import COMPLETE, FAILED, OTHER_ACCOUNT, POLL_AHEAD_MAX, Failed, Partial, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage
-from costguard.providers.ports import IdentitySource, Inspector, InstanceSource, PolledUtilizationSource, UtilizationSource
+from costguard.providers.ports import Inspector, InstanceSource, PolledUtilizationSource, UtilizationSource
+from costguard.services.poll.account_identity import AccountIntroduction, IdentityCache, add_identity, fetch_introduction
 from costguard.services.poll.concurrency import NamedAnswer, QuestionPool, run_all, wait_for_answer
-from costguard.services.poll.listing_validation import check_own_scopes, describe_failure, validate_listing
+from costguard.services.poll.listing_validation import describe_failure, validate_listing
 from costguard.services.poll.ports import Ledger
 from costguard.system.clock import Clock, read_monotonic
 from costguard.system.progress import report_progress
@@ -47,14 +48,15 @@ def poll_sources(
     *,
     limit_s: float = POLL_CYCLE_LIMIT_S,
     elsewhere: Callable[[], Collection[ScopeKey]] = frozenset,
+    identities: IdentityCache | None = None,
 ) -> PollCycleResult:
     """Run one poll cycle over every scope of every source within `limit_s` seconds, one transaction per source.
 
     `clock` dates failures. A poll dated ahead of `clock` is refused, because the ledger would then ignore every poll until that
     time. `elsewhere`: the scopes of accounts that are not among `sources`, which this cycle leaves alone. It is called only if
-    one of `sources` cannot list its own.
+    one of `sources` cannot list its own. `identities`: what providers called the accounts in earlier cycles.
     """
-    return PollCycle(sources, ledger, clock, limit_s, elsewhere).run()
+    return PollCycle(sources, ledger, clock, limit_s, elsewhere, identities=identities or IdentityCache()).run()
 
 
 TWIN_WAIT_S = 15.0
@@ -89,7 +91,8 @@ class PollCycleResult:
 
     `refused`: what was not recorded, a sentence each; `twins`: those of them about accounts that another source already covers.
     `notes`: what complete listings left out. `seen`: the listed resources, with `handling` and source, which the ledger does
-    not store. `unreached`: accounts whose scopes nobody knows yet.
+    not store. `unreached`: accounts whose scopes nobody knows yet. `others`: sources whose key is of another
+    account than the ledger's.
     """
 
     accrued: tuple[AccrualResult, ...]
@@ -98,6 +101,7 @@ class PollCycleResult:
     notes: tuple[str, ...] = ()
     seen: tuple[ScopePoll, ...] = ()
     unreached: tuple[UnreachedAccount, ...] = ()
+    others: tuple[InstanceSource, ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -113,18 +117,6 @@ class PollCycleResult:
         return tuple(one for one in self.accrued if one.outcome != COMPLETE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountIntroduction:
-    """The scopes and identity of an account, before it is polled.
-
-    `identity` None: not stated. `unsure`: the request for it failed.
-    """
-
-    scopes: tuple[ScopeKey, ...]
-    identity: str | None = None
-    unsure: bool = False
-
-
 AccountQuestion = tuple[int, str, ScopeKey | None]
 """The number of a slot, what it is asked, and of which scope."""
 AccountReply = AccountIntroduction | Poll
@@ -132,7 +124,10 @@ AccountReply = AccountIntroduction | Poll
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _AccountSlot:
-    """One source of the cycle. `said`, `broken`: the answer to the request for its scopes. `waits`: scopes not done yet."""
+    """One source of the cycle. `said`, `broken`: the answer to the request for its scopes. `waits`: scopes not done yet.
+
+    `other`: its key is of another account than the ledger's.
+    """
 
     number: int
     source: InstanceSource
@@ -140,6 +135,7 @@ class _AccountSlot:
     said: AccountIntroduction | None = None
     broken: str = ""
     admitted: bool = False
+    other: bool = False
     done: bool = False
     waits: set[ScopeKey] = field(default_factory=set)
     polls: dict[ScopeKey, Poll] = field(default_factory=dict)
@@ -169,7 +165,10 @@ class PollCycle:
         clock: Clock,
         limit_s: float,
         elsewhere: Callable[[], Collection[ScopeKey]],
+        *,
+        identities: IdentityCache,
     ) -> None:
+        self._identities = identities
         self._ledger, self._clock, self._limit_s, self._elsewhere = ledger, clock, limit_s, elsewhere
         self._line: SimpleQueue[NamedAnswer[AccountQuestion, AccountReply]] = SimpleQueue()
         crews: dict[tuple[str, ...], QuestionPool[AccountQuestion, AccountReply]] = {}
@@ -186,7 +185,7 @@ class PollCycle:
         began = read_monotonic()
         for slot in self._slots:
             alone = len(self._groups[slot.number]) == 1
-            slot.crew.ask((slot.number, SCOPES, None), partial(_introduce, slot.source, alone=alone))
+            slot.crew.ask((slot.number, SCOPES, None), partial(fetch_introduction, slot.source, self._identities, alone=alone))
         try:
             while not all(slot.done for slot in self._slots):
                 report_progress("listing all accounts", sum(slot.done for slot in self._slots), len(self._slots))
@@ -215,6 +214,7 @@ class PollCycle:
             notes=tuple(dict.fromkeys(note for slot in self._slots for note in _list_notes(slot))),
             seen=tuple(ScopePoll(source=slot.source, poll=poll) for slot in self._slots for poll in slot.polls.values()),
             unreached=tuple(one for slot in self._slots for one in slot.unreached),
+            others=tuple(slot.source for slot in self._slots if slot.other),
         )
 
     def _take_reply(self, question: AccountQuestion, reply: AccountReply | BaseException) -> None:
@@ -320,7 +320,9 @@ class PollCycle:
         order = {scope: number for number, scope in enumerate(slot.said.scopes)} if slot.said else {}
         polls = sorted(slot.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
         if polls:
-            slot.accrued = tuple(self._ledger.record_polls(polls))
+            slot.accrued = tuple(self._ledger.record_polls([add_identity(one, slot.source, slot.said) for one in polls]))
+        if any(one.why.startswith(OTHER_ACCOUNT) for one in slot.accrued):
+            slot.other, slot.polls, polls = True, {}, []
         samples = [sample for poll in polls for sample in poll.samples]
         if samples:
             self._ledger.record_samples(samples)
@@ -382,17 +384,6 @@ def _poll_scope(source: InstanceSource, scope: ScopeKey) -> Poll:
         poll = source.poll(scope)
         span.set(outcome=type(poll.inventory).__name__.lower())
     return poll
-
-
-def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:
-    """Return its scopes and, if it could be confused with another account, its identity."""
-    scopes = check_own_scopes(source.list_scopes(), source.providers)
-    if alone or not isinstance(source, IdentitySource):
-        return AccountIntroduction(scopes=scopes)
-    try:
-        return AccountIntroduction(scopes=scopes, identity=source.fetch_identity())
-    except Exception:  # noqa: BLE001 - a plug-in may raise anything; who it is remains unknown
-        return AccountIntroduction(scopes=scopes, unsure=True)
 
 
 def _list_notes(slot: _AccountSlot) -> Iterator[str]:

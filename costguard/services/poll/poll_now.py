@@ -63,7 +63,7 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
             ladder=open_price_ladder(settings, most),
         ) as ledger:
             polled = poll_sources(sources, ledger, SystemClock())
-        balances = _fetch_balances(sources)
+        balances = _fetch_balances([one for one in sources if not any(one is other for other in polled.others)])
     if polled.twins:
         hint = "remove one of the two from the settings: its costs would be counted twice"
         raise InputError("; ".join(polled.twins), field="providers", hint=hint)

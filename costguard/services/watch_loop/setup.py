@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
+from costguard.guard.overrides import ACCOUNT
 from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.spans.account_identities import read_other_account
 from costguard.providers import plugins
 from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
 from costguard.services.guarding.route_checks import answer_notify_test, check_routes
+from costguard.services.poll.account_identity import name_key
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import check_provider_tables, open_providers
 from costguard.services.poll.listing_validation import check_own_scopes, describe_failure
@@ -55,11 +58,17 @@ from costguard.views.setup import (
 
 
 def answer_doctor(
-    *, only: tuple[str, ...] | None = None, all_checks: bool = False, offline: bool = False, config: str | None = None
+    *,
+    only: tuple[str, ...] | None = None,
+    all_checks: bool = False,
+    offline: bool = False,
+    config: str | None = None,
+    accept: str | None = None,
 ) -> CommandAnswer:
     """Answer `costguard doctor`: check every configured provider; if none is configured, those with found credentials.
 
-    `all_checks`: people see a row for each check; programs always do.
+    `all_checks`: people see a row for each check; programs always do. `accept`: the account whose key, of another account than
+    before, is accepted first.
     """
     settings, notes = read_settings(config), list[str]()
     with open_providers(settings, only=only, found_too=not settings.providers) as every:
@@ -69,6 +78,9 @@ def answer_doctor(
             notes.append(f"No provider is configured; credentials were found for: {cloud_names}. Run costguard init.")
         accounts = [(cloud.name, source) for cloud in clouds for source in cloud.sources]
         examined = tuple(_build_offline_result(name) for name, _ in accounts) if offline else examine_accounts(accounts)
+        if accept is not None:
+            notes.append(accept_account(accept, examined, settings))
+        examined = tuple(_check_identity(one, resolve_ledger_url(settings)) for one in examined)
     same = find_twin_accounts(examined)
     if same:
         raise InputError("; ".join(same), field="providers", hint="remove one of the two from the settings")
@@ -241,13 +253,17 @@ EXAMINATION_LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountExamination:
-    """One account with its checks. `account` "": not known. `identity`: the provider's name of it."""
+    """One account with its checks. `account` "": not known. `identity`: the provider's name of it.
+
+    `key_name`: what the settings call its key.
+    """
 
     provider: str
     account: str
     checks: tuple[HealthCheck, ...]
     identity: str = ""
     scopes: tuple[ScopeKey, ...] = ()
+    key_name: str = ""
 
 
 def examine_accounts(
@@ -260,6 +276,43 @@ def examine_accounts(
     }
     answers = run_all(questions, limit_s=limit_s, doing="checking accounts")
     return tuple(_to_examination(sources[number][0], answer) for number, answer in answers.items())
+
+
+def _check_identity(one: AccountExamination, url: str) -> AccountExamination:
+    """Return `one` with a bad check where its key is of another account than the ledger's. Without a ledger it stays."""
+    try:
+        why = read_other_account(url, (one.provider, one.key_name), one.identity)
+    except CostguardError:  # there is none yet, or it is older: that is said elsewhere
+        return one
+    fix = "give the key of that account, or the account another name, or accept it with --accept-account"
+    check = HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_BAD, told=why, fix=fix)
+    return replace(one, checks=(*one.checks, check)) if why else one
+
+
+def accept_account(name: str, examined: Sequence[AccountExamination], settings: Settings) -> str:
+    """Record that the key of the account `name` ("runpod/default", "default" or "runpod") is its own from now on.
+
+    Returns a sentence. Raises InputError for a name of none or of several, or where nobody says whose its key is.
+    """
+    from costguard.services.guarding.overrides import get_now, make_override, open_guard_store
+
+    matches = [one for one in examined if name in (one.provider, one.account, one.key_name, f"{one.provider}/{one.key_name}")]
+    if len(matches) != 1:
+        names = ", ".join(sorted(f"{one.provider}/{one.key_name or one.account}" for one in examined)) or "none"
+        what = "is several accounts" if matches else "is no configured account"
+        raise InputError(what, field=f"--accept-account {name}", hint=f"the accounts are: {names}")
+    (accepted,) = matches
+    if not accepted.identity:
+        what = f"{accepted.provider} does not say whose key it is, so there is nothing to accept"
+        raise InputError(what, field=f"--accept-account {name}", hint="its fourth listing is believed")
+    subject = f"{accepted.provider}/{accepted.key_name}"
+    override = make_override(ACCOUNT, "accepted", get_now(), subject=subject, value=accepted.identity)
+    with open_guard_store(settings) as book:
+        book.add_override(override)
+    return (
+        f"Accepted: {subject} is {accepted.identity} from now on. What was listed of an account before it under that name "
+        "counts as ended with the next listings; what still bills there is not seen."
+    )
 
 
 def find_twin_accounts(examined: Sequence[AccountExamination]) -> tuple[str, ...]:
@@ -299,13 +352,21 @@ def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> Accou
                     subject=IDENTITY_CHECK, outcome=CHECK_BAD, told=f"its accounts cannot be listed: {describe_failure(broken)}"
                 ),
             )
+        is_asked = not alone or bool(name_key(source, scopes))
         try:
-            identity = (source.fetch_identity() or "") if isinstance(source, IdentitySource) and not alone else ""
+            identity = (source.fetch_identity() or "") if isinstance(source, IdentitySource) and is_asked else ""
         except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
-            text = f"duplicate accounts cannot be detected today: {describe_failure(broken)}"
+            text = f"whether the key is of the same account as before is unknown: {describe_failure(broken)}"
+            if not alone:
+                text = f"duplicate accounts cannot be detected today: {describe_failure(broken)}"
             checks = (*checks, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=text))
     return AccountExamination(
-        provider=name, account=_name_account(source, scopes), checks=checks, identity=identity, scopes=scopes
+        provider=name,
+        account=_name_account(source, scopes),
+        checks=checks,
+        identity=identity,
+        scopes=scopes,
+        key_name=name_key(source, scopes),
     )
 
 

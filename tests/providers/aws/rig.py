@@ -10,7 +10,7 @@ from costguard_aws import AwsPlugin
 from costguard_sim.world import SECOND_US, SIM_INSTANCE, Disk, Rate, Resource, Run, Shape, Tag, to_us
 
 from tests.contract.rig import Rig
-from tests.fakes.aws import ACCOUNT, KEY_ID, ROLE_SECRET, ROLE_TOKEN, SECRET, FakeAws
+from tests.fakes.aws import ACCOUNT, KEY_ID, OTHER_ACCOUNT, ROLE_SECRET, ROLE_TOKEN, SECRET, FakeAws
 from tests.fakes.aws_ec2_xml import wire_id
 
 HOUR_US = 3600 * SECOND_US
@@ -27,6 +27,7 @@ class AwsRig(Rig):
     more_secrets: ClassVar[tuple[str, ...]] = (ROLE_SECRET, ROLE_TOKEN)
     lists: ClassVar[str] = r"/ec2/us-east-1/DescribeInstances\?(?!.*Filter\.)"
     one: ClassVar[str] = r"/ec2/us-east-1/DescribeInstances\?.*Filter\."
+    identity = (r"GetCallerIdentity", ACCOUNT, OTHER_ACCOUNT)
     stops: ClassVar[str | None] = r"/StopInstances\?(?!.*DryRun)"
     starts: ClassVar[str | None] = r"/StartInstances\?(?!.*DryRun)"
     terminates: ClassVar[str] = r"/TerminateInstances\?(?!.*DryRun)"

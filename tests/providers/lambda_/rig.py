@@ -9,7 +9,7 @@ from costguard_lambda import LambdaPlugin
 from costguard_sim.world import SECOND_US, SIM_INSTANCE, Rate, Resource, Run, Shape, Tag, to_us
 
 from tests.contract.rig import Rig
-from tests.fakes.lambda_ import JUPYTER, KEY, TERMINATING_US, FakeLambda, wire_id
+from tests.fakes.lambda_ import JUPYTER, KEY, OWNER, TERMINATING_US, FakeLambda, wire_id
 from tests.fakes.server import FakeCloud
 
 HOUR_US = 3600 * SECOND_US
@@ -34,6 +34,7 @@ class LambdaRig(Rig):
     stops: ClassVar[str | None] = None
     terminates: ClassVar[str] = r"^POST /api/v1/instance-operations/terminate$"
     one: ClassVar[str] = r"^GET /api/v1/instances/"
+    identity = (r"^GET /api/v1/audit-events", OWNER, f"{OWNER}2")
 
     fake: FakeLambda
 

@@ -52,6 +52,7 @@ class RunpodRig(Rig):
     starts = r"POST /v2/pods/[^/]+/action"
     terminates = r"DELETE /v2/pods/"
     one = r"GET /v2/pods/."
+    identity = (r"POST /graphql", "user_x1", "user_y2")
     fake: FakeRunpod
 
     def make_fake(self) -> FakeCloud:

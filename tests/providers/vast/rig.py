@@ -24,6 +24,7 @@ class VastRig(Rig):
     more_secrets: ClassVar[tuple[str, ...]] = SECRETS
     lists: ClassVar[str] = r"^GET /api/v1/instances/"
     one: ClassVar[str] = r"^GET /api/v0/instances/\d+/"
+    identity = (r"^GET /api/v0/users/current/", str(USER), "999")
     stops: ClassVar[str | None] = r"^PUT /api/v0/instances/"
     starts: ClassVar[str | None] = r"^PUT /api/v0/instances/"
     terminates: ClassVar[str] = r"^DELETE /api/v0/instances/"

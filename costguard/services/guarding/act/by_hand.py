@@ -33,10 +33,11 @@ from costguard.guard.overrides import explain_untouchable, find_lease, find_phas
 from costguard.guard.policy import PERSON_RULE, START, STOP, TERMINATE
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate
 from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.account_identities import read_other_account
 from costguard.metering.inventory import Complete
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.providers.ports import InstanceSource
+from costguard.providers.ports import IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
 from costguard.services.guarding.act.send_action import (
     ActionPorts,
@@ -51,8 +52,9 @@ from costguard.services.guarding.act.send_action import (
 )
 from costguard.services.guarding.guard_snapshot import encode_evidence, encode_price
 from costguard.services.guarding.overrides import describe_user, find_machine, open_guard_store, record_timed_stop
+from costguard.services.poll.account_identity import IdentityCache, fetch_introduction, name_key
 from costguard.services.poll.configured_providers import SystemClock, list_sources, open_providers
-from costguard.settings import Settings, read_settings
+from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.system.progress import report_progress
 from costguard.values.money import Rate
 from costguard.values.provider import POSTPONED
@@ -172,6 +174,7 @@ def _open_target(live: LiveResource, settings: Settings) -> Iterator[_Target]:
             if cloud.error is not None:
                 raise cloud.error
         source = next((one for one in list_sources(clouds) if _has_account(one, key)), None)
+        _require_same_account(source, key, settings)
         hands = find_action_ports(source)
         if source is None or hands.inspector is None:
             what = f"the settings have no account {key.account} of {key.provider} that can query it"
@@ -180,6 +183,16 @@ def _open_target(live: LiveResource, settings: Settings) -> Iterator[_Target]:
         if look.seen is None:
             raise NoAnswerError(f"{look.why}; nothing was sent", field=format_resource(live.observation), hint="try again")
         yield _Target(live=live, seen=look.seen, hands=hands, source=source)
+
+
+def _require_same_account(source: InstanceSource | None, key: ResourceKey, settings: Settings) -> None:
+    """Raise NoAnswerError where the key of `source` is of another account than the one that the ledger remembers."""
+    if isinstance(source, IdentitySource) and source is not None:
+        introduction = fetch_introduction(source, IdentityCache(), alone=True)
+        name = (key.provider, name_key(source, introduction.scopes))
+        why = read_other_account(resolve_ledger_url(settings), name, introduction.identity)
+        if why:
+            raise NoAnswerError(f"{why}; nothing was sent", field="/".join(name), hint="costguard doctor")
 
 
 def _has_account(source: InstanceSource, key: ResourceKey) -> bool:
