@@ -161,7 +161,7 @@ BUDGETS = {
     "costguard/data": 300,
     "costguard/files": 600,
     "costguard/formats": 3891,
-    "costguard/guard": 11_790,
+    "costguard/guard": 11_840,
     "costguard/integrations": 250,
     "costguard/ledger": 13_696,
     "costguard/mcp": 601,

@@ -120,8 +120,8 @@ GOLDEN = {
     "runpod": (
         ("container", "volume"),
         """
-        pending    0/0/2  0/0/0.1    0/0/0.2
-        starting   0/0/2  0/0/0.1    0/0/0.2
+        pending    0/2/2  0/0/0.1    0/0/0.2
+        starting   0/2/2  0/0/0.1    0/0/0.2
         running    2      0.1        0.1
         paused     0/2/2  0/0.1/0.1  0/0.1/0.1
         stopping   0/2/2  0/0.1/0.1  0/0.1/0.2

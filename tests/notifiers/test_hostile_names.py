@@ -35,7 +35,7 @@ def acts(text: str) -> list[str]:
 def test_no_name_makes_a_line_of_its_own_or_a_code(name: str, sink: str) -> None:
     message = message_of(name)
     title, body = format_title(message, SINKS[sink]), format_body(message, SINKS[sink])
-    assert len(body.splitlines()) == LINES
+    assert len(body.splitlines()) == LINES + title.endswith("…")
     assert "\n" not in title
     assert len(title) <= 200
     assert not acts(title + body)
@@ -56,7 +56,7 @@ def test_a_webhook_gets_json_whose_texts_are_clean(name: str) -> None:
     found = json.loads(body)
     assert body.isascii()
     assert found["notices"][0]["subject"].startswith("aws/1/us/")
-    assert len(found["text"].splitlines()) == LINES
+    assert len(found["text"].splitlines()) == LINES + found["title"].endswith("…")
     assert not acts(json.dumps(found, ensure_ascii=False))
 
 
@@ -69,7 +69,7 @@ def test_a_console_of_any_encoding_shows_it(name: str, monkeypatch: pytest.Monke
         file.seek(0)
         text = file.read()
         assert not acts(text)
-        assert len(text.splitlines()) == LINES + 1
+        assert len(text.splitlines()) == LINES + 1 + text.splitlines()[0].endswith(("…", r"\u2026"))
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -78,12 +78,12 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
 
 
 def test_the_largest_file_is_read_and_one_byte_more_is_not(tmp_path: Path) -> None:
-    start = b'model = "gpt2"\n#'
-    (tmp_path / "a.toml").write_bytes(start + b"x" * (LARGEST_FILE - len(start)))
-    assert read_table(tmp_path / "a.toml") == {"model": "gpt2"}
-    (tmp_path / "a.toml").write_bytes(start + b"x" * (LARGEST_FILE - len(start) + 1))
+    start = b'{"model": "gpt2"}'
+    (tmp_path / "a.json").write_bytes(start + b" " * (LARGEST_FILE - len(start)))
+    assert read_table(tmp_path / "a.json") == {"model": "gpt2"}
+    (tmp_path / "a.json").write_bytes(start + b" " * (LARGEST_FILE - len(start) + 1))
     with pytest.raises(InputError, match="larger than 8 MiB"):
-        read_table(tmp_path / "a.toml")
+        read_table(tmp_path / "a.json")
 
 
 def test_the_network_is_set_by_file_and_environment_and_tls_cannot_be_switched_off(

@@ -28,7 +28,13 @@ from costguard.guard.alerts.blind import index_agents, list_blind_alerts
 from costguard.guard.alerts.fleet import build_alert_subject, explain_cap, list_fleet_alerts
 from costguard.guard.alerts.held import build_acceptance_alert, list_held_alerts
 from costguard.guard.alerts.rates import describe_hourly_cost
-from costguard.guard.alerts.starts import UNKNOWN_START, StartCost, list_missed_start_alerts, list_sent_start_alerts
+from costguard.guard.alerts.starts import (
+    UNKNOWN_START,
+    StartCost,
+    list_missed_start_alerts,
+    list_sent_start_alerts,
+    list_slow_start_alerts,
+)
 from costguard.guard.alerts.until import list_until_alerts
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext
@@ -54,7 +60,7 @@ from costguard.guard.utilization import describe_usage
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.money import Money, Rate, divide_half_even
-from costguard.values.resource import RUNNING
+from costguard.values.resource import INSTANCE, RUNNING
 from costguard.values.text_format import format_command, format_near_time
 
 ARRIVING_STATES = ("pending", "starting")
@@ -405,6 +411,15 @@ def _list_start_alerts(
     starts = {name: cost.start for name, cost in costs.items()}
     yield from list_sent_start_alerts(snapshot.intents, live, subjects, starts, snapshot.now)
     yield from list_missed_start_alerts(survey.starts, subjects, snapshot.now)
+    arriving = (
+        (
+            one,
+            build_alert_subject(one, find_owner(one.observation, rules.owner_from), snapshot.now, rules.zone, topic="starting"),
+        )
+        for one in snapshot.live
+        if one.observation.state in ARRIVING_STATES and one.observation.kind == INSTANCE and one.absent_at is None
+    )
+    yield from list_slow_start_alerts(arriving, snapshot.now)
 
 
 def compute_cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:
