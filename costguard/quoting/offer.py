@@ -62,14 +62,14 @@ def find_drift_class(provider: str, tier: str, gpu: str, pricing: str = "standar
 class PriceFall:
     """How a price fell (`quoting/price_falls.py`). `peak`: the price before, last known on `peak_on`.
 
-    `confirmed`: two sources or two days stated the fall. `stated`: a price that is doubted, with when and by whom it was
+    `confirmed`: two sources or two days stated the fall. `doubted`: a price that is doubted, with when and by whom it was
     stated first; None: none is, and the offer's rate is the price as stated.
     """
 
     peak: Rate
     peak_on: date
     confirmed: bool = False
-    stated: Rate | None = None
+    doubted: Rate | None = None
     stated_at: datetime | None = None
     stated_by: str = ""
 

@@ -187,8 +187,8 @@ def age_price(offer: Offer, drift: Mapping[str, PriceDrift], today: date) -> Age
     if offer.on_demand_rate is not None:
         most = max(nano, min(most, offer.on_demand_rate.nano_per_hour))
     least = min(round(nano * factor.low), nano)
-    if offer.fall is not None and offer.fall.stated is not None:
-        least, most = min(least, offer.fall.stated.nano_per_hour), max(most, offer.fall.peak.nano_per_hour)
+    if offer.fall is not None and offer.fall.doubted is not None:
+        least, most = min(least, offer.fall.doubted.nano_per_hour), max(most, offer.fall.peak.nano_per_hour)
     return AgedPrice(
         age_days=offer.count_age_days(today),
         low=_make_rate(offer.rate, least),

@@ -65,7 +65,7 @@ class FallJudge:
                 prices[key] = min(price, prices.get(key, price))
 
     def judge(self, offer: Offer) -> Offer:
-        """Return `offer` as it is to be used: as stated, or with the price that was believed before and `PriceFall.stated`."""
+        """Return `offer` as it is to be used: as stated, or with the price that was believed before and `PriceFall.doubted`."""
         if offer.rate is None or offer.drift_class == BID or is_placeholder(offer):  # not ranked, so never held
             return offer
         nano, today, old = _get_nano(offer), self._now.date(), self._believed.get(identify_offer(offer))
@@ -80,13 +80,13 @@ class FallJudge:
         if nano * FALL_FACTOR >= peak_nano:
             is_noted = nano * NOTED_FACTOR < peak_nano or (confirmed and nano * FALL_FACTOR < lowest)
             return replace(offer, fall=peak if is_noted else None)
-        is_same = fall and fall.stated and nano * NOTED_FACTOR >= fall.stated.nano_per_hour
+        is_same = fall and fall.doubted and nano * NOTED_FACTOR >= fall.doubted.nano_per_hour
         since = fall.stated_at if fall and fall.stated_at and is_same else self._now
         agreeing, contrary = self._count_sources(offer, since.date())
         waited = since.date() < today and self._now - since >= CONFIRMED_AFTER and nano * DAY_FACTOR >= max(peak_nano, lowest)
         if agreeing > 1 or (waited and not contrary):
             return replace(offer, fall=PriceFall(peak=offer.rate, peak_on=today, confirmed=True))
-        doubt = replace(peak, stated=offer.rate, stated_at=since, stated_by=offer.source)
+        doubt = replace(peak, doubted=offer.rate, stated_at=since, stated_by=offer.source)
         if old is not None and _get_nano(old) * FALL_FACTOR >= peak_nano:
             return replace(old, fall=doubt)
         return replace(offer, rate=doubt.peak, fall=doubt)
@@ -108,13 +108,13 @@ def describe_doubts(offers: Iterable[Offer]) -> tuple[str, ...]:
     doubted = defaultdict[str, list[tuple[float, str]]](list)
     for offer in dict.fromkeys(offers):
         fall = offer.fall
-        if fall is not None and fall.stated is not None and offer.rate is not None:
-            times = fall.peak.nano_per_hour / fall.stated.nano_per_hour
+        if fall is not None and fall.doubted is not None and offer.rate is not None:
+            times = fall.peak.nano_per_hour / fall.doubted.nano_per_hour
             since = "" if fall.stated_at is None else f" on {fall.stated_at:%Y-%m-%d}"
             text = (
-                f"{offer.provider} {offer.gpu} x{offer.gpu_count} {offer.tier} in {offer.region} at ${fall.stated.format()}, "
+                f"{offer.provider} {offer.gpu} x{offer.gpu_count} {offer.tier} in {offer.region} at ${fall.doubted.format()}, "
                 f"{times:,.0f} times below ${fall.peak.format()}, stated{since} by {fall.stated_by}; until another source or "
-                f"another day confirms it, ${fall.stated.format()} is the low end, ${offer.rate.format()} is expected, and "
+                f"another day confirms it, ${fall.doubted.format()} is the low end, ${offer.rate.format()} is expected, and "
                 f"holds count ${fall.peak.format()}"
             )
             doubted[offer.provider].append((times, text))
@@ -131,7 +131,7 @@ def identify_offer(offer: Offer) -> OfferIdentity:
 
 def encode_fall(fall: PriceFall) -> str:
     """Return `fall` as one text, as the market file holds it."""
-    doubted = "" if fall.stated is None else str(fall.stated.nano_per_hour)
+    doubted = "" if fall.doubted is None else str(fall.doubted.nano_per_hour)
     instant = "" if fall.stated_at is None else fall.stated_at.isoformat()
     parts = (str(fall.peak.nano_per_hour), fall.peak_on.isoformat(), "confirmed" if fall.confirmed else "", doubted, instant)
     return "|".join((*parts, fall.stated_by))
@@ -144,7 +144,7 @@ def decode_fall(text: str) -> PriceFall:
         peak=Rate(nano_per_hour=int(peak)),
         peak_on=date.fromisoformat(peak_on),
         confirmed=bool(confirmed),
-        stated=Rate(nano_per_hour=int(doubted)) if doubted else None,
+        doubted=Rate(nano_per_hour=int(doubted)) if doubted else None,
         stated_at=datetime.fromisoformat(instant) if instant else None,
         stated_by=source,
     )

@@ -61,6 +61,7 @@ def make_poll(
         asked_at=from_us(entry.asked_us),
         inventory=_make_inventory(world, entry, hidden),
         gone=missing_keys,
+        proven=True,  # a scope of the world is one account
     )
 
 

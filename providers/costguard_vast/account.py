@@ -48,7 +48,7 @@ INCREASES_EVERY = timedelta(minutes=10)
 
 
 IDENTITY_S = 10.0
-"""Seconds of a poll that the user's id may take where the settings state it: an assumption, 2026-11."""
+"""Seconds of a poll, half of it at most, that the user's id may take where the settings state it: an assumption, 2026-11."""
 
 
 def is_identity_unavailable(broken: ProviderError) -> bool:
@@ -163,7 +163,9 @@ class VastAccount:
         An id of the settings stands in for one that cannot be read today: then the listing proves nothing about whose it is.
         """
         try:
-            account = self.fetch_account_id(deadline.limit_to(IDENTITY_S) if self.stated else deadline)
+            account = self.fetch_account_id(
+                deadline.limit_to(min(IDENTITY_S, deadline.compute_left() / 2)) if self.stated else deadline
+            )
         except ProviderError as broken:
             if not self.stated or isinstance(broken, CredentialsError):
                 raise

@@ -68,7 +68,7 @@ def test_offline_or_without_providers_the_market_is_shown_and_said(costguard: Co
 def test_a_refresh_is_used_afterwards_and_replaces_only_what_was_listed(costguard: Command, setup: Setup) -> None:
     with MarketReader(MARKET) as shipped:
         before = {p["provider"]: p["offers"] for p in shipped.summarize_providers()}
-    setup(Acme("vast", [Account("vast", offers=[live("vast", "RTX-4090", "0.01")])]))
+    setup(Acme("vast", [Account("vast", offers=[live("vast", "RTX-4090", "0.15")])]))
     assert costguard("prices", "--json").data["market"]["path"] == str(MARKET)
     ran = costguard("prices", "refresh", "--json", "--strict")
     assert ran.code == 0, ran.err
@@ -77,7 +77,7 @@ def test_a_refresh_is_used_afterwards_and_replaces_only_what_was_listed(costguar
     assert {k: v for k, v in after.items() if k != "vast"} == {k: v for k, v in before.items() if k != "vast"}
     vast = costguard("offers", "--provider", "vast", "--top", "0", "--json").data["offers"]
     (cheap,) = [o for o in vast if (o["gpu"], o["tier"]) == ("RTX-4090", "on-demand")]
-    assert (cheap["usd_per_hour"], cheap["observed_at"], cheap["source"]) == ("0.0100", TODAY.isoformat(), "live")
+    assert (cheap["usd_per_hour"], cheap["observed_at"], cheap["source"]) == ("0.1500", TODAY.isoformat(), "live")
     assert any(o["observed_at"] < TODAY.isoformat() for o in vast)
 
 

@@ -37,6 +37,8 @@ def list_ended(results: list[AccrualResult]) -> list[str]:
 def test_a_swapped_key_ends_no_machine_and_is_told(case: Case, tmp_path: Path, count: int, *, said: bool) -> None:
     if case.rig.provider == "gcp" or (case.rig.identity is None and not count):
         pytest.skip("Google lists nothing of another project; where nobody says whose a key is, look-ups settle an empty list")
+    if type(case.rig).__name__ == "MotoRig":
+        pytest.skip("moto's server has one account")
     url = f"sqlite:///{tmp_path}/ledger.db"
     case.rig.put(3)
     assert {one.outcome for one in poll_again(case, url, 2)} == {COMPLETE}

@@ -23,6 +23,7 @@ from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.providers import plugins
 from costguard.services.report import ledger_answers, report_delivery
+from costguard.system.file_system import LOCAL, FileSystem
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.cli.acme import BAD_CHECKS, Account, Acme, installed, no_key
@@ -225,6 +226,7 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
     acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
     monkeypatch.setattr(plugins, "load_providers", installed(*acmes, bad="ImportError: no such module"))
     monkeypatch.setattr("costguard.ledger.db.maintenance.read_sqlite_version", lambda: "3.40.1")
+    monkeypatch.setattr("costguard.ledger.db.disk.identify_file_system", lambda _: FileSystem("ext4", LOCAL))
     monkeypatch.setattr("costguard.services.quote.offers._get_today", lambda: TODAY)
     if name != "init":
         (folder / "costguard.toml").write_text("".join(f"[providers.{one.name}]\n" for one in acmes))

@@ -135,11 +135,13 @@ def test_a_ledger_on_a_server_comes_over_to_another_one(postgres_url: str, sqlit
 
 
 def drop_new_keys(said: Any, then: Any) -> Any:  # noqa: ANN401 - JSON
-    """What `said` has of the keys of `then`, at any depth: answers gain keys, and none goes or changes."""
+    """What `said` has of the keys of `then`, at any depth: answers gain keys and notes, and none goes or changes."""
     if isinstance(said, dict) and isinstance(then, dict):
         return {key: drop_new_keys(value, then[key]) for key, value in said.items() if key in then}
     if isinstance(said, list) and isinstance(then, list) and len(said) == len(then):
         return [drop_new_keys(*pair) for pair in zip(said, then, strict=True)]
+    if isinstance(said, list) and isinstance(then, list) and all(isinstance(one, str) for one in (*said, *then)):
+        return [one for one in said if one in then]  # notes, such as what is not counted
     return said
 
 

@@ -27,7 +27,7 @@ from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.providers.transport import TokenBucket, Transport, channel
 from costguard.providers.transport.channel import CircuitBreakers
-from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, POSTPONED, REFUSED, UNCLEAR
 from tests.contract.case import forms
 from tests.contract.rig import Rig
 from tests.fakes.aws import FakeAws, scope_of
@@ -282,6 +282,7 @@ def _act(came: Came, rig: Rig, source: Any, proxy: Proxy, truth: dict[object, Ob
     lies = {
         ACCEPTED: not done,
         REFUSED: done,
+        POSTPONED: done,
         MISSING: True,
         ALREADY: not done,
         UNCLEAR: not reception.why,

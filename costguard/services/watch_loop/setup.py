@@ -13,11 +13,9 @@ from pathlib import Path
 from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
 from costguard.guard.overrides import ACCOUNT
 from costguard.ledger.db.address import parse_ledger_address
-from costguard.ledger.spans.account_identities import read_other_account
 from costguard.providers import plugins
 from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
-from costguard.services.guarding.route_checks import answer_notify_test, check_routes
 from costguard.services.poll.account_identity import name_key
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import check_provider_tables, open_providers
@@ -70,6 +68,8 @@ def answer_doctor(
     `all_checks`: people see a row for each check; programs always do. `accept`: the account whose key, of another account than
     before, is accepted first.
     """
+    from costguard.services.guarding.route_checks import check_routes
+
     settings, notes = read_settings(config), list[str]()
     with open_providers(settings, only=only, found_too=not settings.providers) as every:
         clouds = [cloud for cloud in every if not isinstance(cloud.error, InputError)]  # of those found, without a table
@@ -280,6 +280,8 @@ def examine_accounts(
 
 def _check_identity(one: AccountExamination, url: str) -> AccountExamination:
     """Return `one` with a bad check where its key is of another account than the ledger's. Without a ledger it stays."""
+    from costguard.ledger.spans.account_identities import read_other_account
+
     try:
         why = read_other_account(url, (one.provider, one.key_name), one.identity)
     except CostguardError:  # there is none yet, or it is older: that is said elsewhere
@@ -443,6 +445,8 @@ def answer_init(
 
 def add_route_test(answer: CommandAnswer, path: str | None) -> CommandAnswer:
     """Send a message to each route of the settings file that `init` wrote; return its answer with what came back."""
+    from costguard.services.guarding.route_checks import answer_notify_test
+
     tests = answer_notify_test(config=path or FILE_NAME).document.records
     lines = (f"Test of {one['channel']}: {one['outcome']}{f': {text}' if (text := one['answer']) else ''}." for one in tests)
     return replace(answer, document=replace(answer.document, notes=(*lines, *answer.document.notes)))
