@@ -244,7 +244,7 @@ class VastAccount:
         return observation
 
     def fetch_balance(self) -> PrepaidBalance:
-        """Return the account's credit."""
+        """Return the account's credit, less what a negative balance owes: Vast stops machines when nothing is left of it."""
         at = self.clock.now()
         try:
             deadline = self.make_deadline()
@@ -257,7 +257,9 @@ class VastAccount:
         if credit is None:
             why = "; ".join(filter(None, ("Vast does not state the credit", note)))
             return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
-        return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=to_nano(credit)), why=note)
+        left = credit + min(0, other or 0)
+        note += f", which is taken off the credit of ${credit:f}" if left != credit else ""
+        return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=to_nano(left)), why=note)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Return the current offers of verified hosts."""

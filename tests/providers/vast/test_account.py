@@ -283,11 +283,13 @@ def test_a_used_up_quota_of_searches_is_not_asked_again_before_midnight(rig: Vas
     assert source.list_live_offers({"RTX-4090"}).offers == ()
 
 
-def test_the_balance_is_the_credit_and_says_the_other_figure(rig: VastRig, source: Any) -> None:  # noqa: ANN401
+def test_the_balance_is_the_credit_less_what_is_owed_and_says_both(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     rig.fake.credit, rig.fake.balance = 25.125, -1.5
     found = source.fetch_balance()
-    assert (found.amount, found.account) == (Money.parse("25.125"), str(USER))
-    assert "balance, is $-1.5" in found.why
+    assert (found.amount, found.account) == (Money.parse("23.625"), str(USER))
+    assert "balance, is $-1.5, which is taken off the credit of $25.125" in found.why
+    rig.fake.balance = 3.0
+    assert source.fetch_balance().amount == Money.parse("25.125")
     rig.fake.credit = None  # type: ignore[assignment]
     assert source.fetch_balance().amount is None
 
