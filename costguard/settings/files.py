@@ -119,7 +119,7 @@ def _parse_toml(text: str, path: Path) -> object:
     for number, line in enumerate(text.splitlines(), 1):
         *keys, _ = line.split("=") if not line.lstrip().startswith("[") else (line, "")
         if any(key.count(".") > KEYS_DEEPEST for key in keys):
-            what = f"has a key of more than {KEYS_DEEPEST} parts"
+            what = f"unknown key of more than {KEYS_DEEPEST} parts"
             raise InputError(what, field=f"{path} line {number}", hint="use fewer levels of tables")
     try:
         return tomllib.loads(text)
