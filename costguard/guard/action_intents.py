@@ -26,7 +26,7 @@ from costguard.guard.policy import START, STOP, TERMINATE
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.checks import require_one_of
 from costguard.values.provider import REFUSED
-from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation, is_same_life
+from costguard.values.resource import ARRIVING_STATES, ENDED, RUNNING, STOPPED, Incarnation, is_same_life
 
 PLANNED, GRACE, READY, EXECUTING, VERIFYING = "planned", "grace", "ready", "executing", "verifying"
 DONE, CANCELLED, FAILED, UNCONFIRMED = "done", "cancelled", "failed", "unconfirmed"
@@ -140,13 +140,14 @@ def _list_objections(intent: Intent, observation: Observation) -> Iterator[str]:
     withdraws = act == STOP and handling.start_waits
     if is_proof(act, observation):
         yield f"it is {observation.state} already"
-    if observation.state not in CONTRADICTING_STATES[act] and not withdraws:
+    offered = {STOP: handling.stops, TERMINATE: handling.terminates, START: handling.starts}[act]
+    can_arrive = act != START and observation.state in ARRIVING_STATES and offered  # its provider says that it can be stopped
+    if observation.state not in CONTRADICTING_STATES[act] and not withdraws and not can_arrive:
         yield f"it is {observation.state}: the act's result would be unknown"
     if handling.controller:
         yield f"{handling.controller} would start it again"
     if act in handling.protected:
         yield f"its provider protects it from {act}"
-    offered = {STOP: handling.stops, TERMINATE: handling.terminates, START: handling.starts}[act]
     if offered is False or (act == START and not offered):  # a start needs a yes: it begins to cost
         yield f"its provider has no {act} for it in its present state"
     if act == TERMINATE and not intent.irreversible:

@@ -36,6 +36,7 @@ from costguard.guard.policy import (
 )
 from costguard.guard.policy_evaluation import compute_savings_rate
 from costguard.guard.signals import IDLE, Activity
+from costguard.guard.slow_starts import count_slow_starts, explain_slow_start, is_slow_start
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.checks import require
@@ -277,6 +278,8 @@ def forecast_caps(
 ) -> tuple[CapForecast, ...]:
     """Forecast every hard budget, the tightest first. A stop for a tighter budget also saves the money of wider ones.
 
+    A slow start counts at its stated price.
+
     `sent`: acts of the last day. `accepted`: the policies of caps with limits of their own. `announced`: (policy, machine) of
     stops that people were told of; they are kept, so that a cap does not turn to other machines from run to run.
     """
@@ -292,7 +295,8 @@ def forecast_caps(
     free: frozenset[ResourceKey] = frozenset()
     limited_keys: frozenset[ResourceKey] = frozenset()  # by caps that nobody accepted, whose limits may delay them
     forecasts = []
-    alone = [forecast(one, free) for one in standings if one.budget.hard]
+    counted = (count_slow_starts(one, (c.live for c in candidates), now) for one in standings if one.budget.hard)
+    alone = [forecast(one, free) for one in counted]
     for one in sorted(alone, key=_rank_tightness):
         again = forecast(one.standing, free if one.accepted else free | limited_keys)
         victims = frozenset(c.live.observation.key for c in again.victims) if again.acts else frozenset()
@@ -347,7 +351,7 @@ def list_cap_verdicts(
                 truth=ConditionResult(value=True),
                 work=victim.work,
                 since=since,
-                reasons=why,
+                reasons=(*why, *explain_slow_start(victim.live, now)),
             )
             verdicts.setdefault(life.key, (victim, verdict))
     return tuple(verdicts.values())
@@ -375,7 +379,8 @@ def _saves_money(candidate: CapCandidate, now: datetime, budget: Budget) -> bool
     """Return whether stopping it saves money that this budget counts. A committed resource is paid for anyway."""
     observation, rate = candidate.live.observation, compute_savings_rate(candidate.live, now)
     saves = rate is not None and rate.currency == budget.cap.currency
-    return observation.state == RUNNING and not observation.handling.committed and saves
+    can_run = observation.state == RUNNING or is_slow_start(candidate.live, now)
+    return can_run and not observation.handling.committed and saves
 
 
 def _bound_past_nano(candidate: CapCandidate, standing: BudgetStatus, now: datetime) -> int:

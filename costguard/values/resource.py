@@ -22,6 +22,7 @@ STATES = ("pending", "starting", RUNNING, "paused", "stopping", STOPPED, "suspen
 
 pending: asked for, nothing given. starting: given, not usable. paused: frozen, still holding its GPUs. failed: its process or
 boot broke, the machine is still held. suspended: memory kept on disk. ended: gone for good. unknown: a word nobody knows."""
+ARRIVING_STATES = ("pending", "starting")
 
 
 class ScopeKey(NamedTuple):

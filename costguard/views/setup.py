@@ -223,9 +223,9 @@ class RouteTest:
     @property
     def outcome(self) -> str:
         """Return "delivered", "cut" (accepted without its end) or "not delivered"."""
-        if not self.result.sent:
-            return "not delivered"
-        return "cut" if any(part.is_cut for part in self.result.parts) else "delivered"
+        if any(part.is_cut for part in self.result.parts):
+            return "cut"
+        return "delivered" if self.result.sent else "not delivered"
 
     @property
     def answer(self) -> str:

@@ -136,7 +136,7 @@ def five_clouds(folder: Path, born: datetime) -> Iterator[Five]:
     (folder / "home").mkdir()
     with ExitStack() as stack:
         five.bases = {name: stack.enter_context(serving(rig.fake)) for name, rig in five.rigs.items()}
-        five.environ = _environ(five)
+        five.environ = make_environ(five)
         yield five
 
 
@@ -153,7 +153,8 @@ def _let_idle(five: Five) -> None:
     five.rigs["vast"].spoil(five.victim("vast"), gpu_util=IDLE, cpu_util=IDLE, gpu_temp=35)
 
 
-def _environ(five: Five) -> dict[str, str]:
+def make_environ(five: Five) -> dict[str, str]:
+    """The variables of a process that has the keys of `five`, and nothing of this machine's user."""
     folder, key = five.folder, five.folder / "home" / "key.json"
     key.write_text(account_file(five.bases["gcp"], "/token"))
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ}

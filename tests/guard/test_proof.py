@@ -26,7 +26,7 @@ from costguard.guard.action_intents import (
 )
 from costguard.guard.policy import STOP, TERMINATE
 from costguard.metering.observation import Handling, Observation
-from costguard.values.resource import STATES
+from costguard.values.resource import ARRIVING_STATES, STATES
 from tests.services.deeds import BEGAN, LIFE, MIN, START, S, intent, machine
 
 SENT = intent(state=VERIFYING, sends=1, sent_at=START)
@@ -44,7 +44,14 @@ def test_each_state_proves_an_act_contradicts_it_or_says_nothing(act: str, state
     finding = look(one, seen)
     assert (finding.state == DONE) == (state in PROVING_STATES[act])
     assert finding.again == (state in CONTRADICTING_STATES[act])
-    assert (explain_refusal(replace(one, state=READY), seen) == "") == (state in CONTRADICTING_STATES[act])
+    assert (explain_refusal(replace(one, state=READY), seen) == "") == (state in (*CONTRADICTING_STATES[act], *ARRIVING_STATES))
+
+
+@pytest.mark.parametrize("act", [STOP, TERMINATE])
+@pytest.mark.parametrize("state", ARRIVING_STATES)
+def test_what_is_on_its_way_is_stopped_only_where_its_provider_says_that_it_can_be(act: str, state: str) -> None:
+    why = f"it is {state}: the act's result would be unknown"
+    assert explain_refusal(intent(act=act, irreversible=True), machine(state=state, handling=Handling())) == why
 
 
 @pytest.mark.parametrize(

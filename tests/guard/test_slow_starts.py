@@ -10,7 +10,8 @@ import pytest
 
 from costguard.guard.alerts.alert import WARNING, Alert
 from costguard.guard.alerts.fleet import build_alert_subject
-from costguard.guard.alerts.starts import STARTING_FOR, list_slow_start_alerts
+from costguard.guard.alerts.starts import list_slow_start_alerts
+from costguard.guard.slow_starts import STARTING_FOR, is_slow_start
 from tests.books import at, live, meter
 
 BEGAN = at(20, 14)
@@ -21,7 +22,8 @@ def list_told(now: datetime, *, billed: bool, **stated: Any) -> list[Alert]:  # 
     """What is told of a machine that its provider calls starting, with a compute line that runs since BEGAN if `billed`."""
     one = live("pod", *([meter(21_520_000_000)] if billed else []), state="starting", **stated)
     one = replace(one, open=tuple(replace(span, start=BEGAN, anchor=BEGAN) for span in one.open))
-    return list(list_slow_start_alerts([(one, build_alert_subject(one, "ada", now, topic="starting"))], now))
+    starting = [(one, build_alert_subject(one, "ada", now, topic="starting"))] if is_slow_start(one, now) else []
+    return list(list_slow_start_alerts(starting, now))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -130,3 +131,38 @@ def test_where_a_line_is_longer_than_a_message_the_alert_counts_as_untold(monkey
     result = notify(crowd(["n" * 300, "m" * 300]), channel("dapnet://user:password@DF1ABC"))
     assert (result.sent, list_undelivered(add_parts(crowd(), result.parts))) == (False, crowd().notices)
     assert "one line is longer" in result.why
+
+
+def test_what_a_service_cuts_off_is_untold_and_comes_again_in_smaller_parts() -> None:
+    """A gotify that keeps 1,000 characters of what it takes, says so in its answer, and is limited nowhere else."""
+    cloud = Told(lambda asked: Answer.of({"id": 1, "message": asked.json()["message"][:1_000]}))
+    message, told, tries = crowd(NAMES), set[str](), 0
+    with serving(cloud) as address:
+        to = channel(address.replace("http://", "gotify://") + "/token")
+        while not (result := notify(message, to)).sent:
+            assert result.why == "the rest follows"
+            message, tries = add_parts(message, result.parts), tries + 1
+            now_told = set(NAMES) - {one.subject.rpartition("/")[2] for one in list_undelivered(message)}
+            kept = "".join(asked.json()["message"][:1_000] for asked in cloud.asked)
+            assert told < now_told
+            assert all(f"costguard keep aws/1/us/{name} --for 4h" in kept for name in now_told)
+            told = now_told
+    assert tries > 1
+
+
+def test_a_service_that_cuts_even_one_alert_has_told_nobody() -> None:
+    cloud = Told(lambda asked: Answer.of({"message": asked.json()["message"][:40]}))
+    with serving(cloud) as address:
+        result = notify(crowd(NAMES[:2]), channel(address.replace("http://", "gotify://") + "/token"))
+    assert (result.sent, len(list_undelivered(add_parts(crowd(NAMES[:2]), result.parts)))) == (False, 2)
+    assert result.why == "the service accepted it and shows 0 of 2 alerts"
+
+
+@pytest.mark.parametrize("write", [str, html.escape, lambda text: f"<p>{html.escape(text)}</p>".replace("\n", "<br/>")])
+def test_an_answer_that_repeats_the_text_in_another_notation_is_not_taken_for_a_cut_one(write: Callable[[str], str]) -> None:
+    cloud = Told(lambda asked: Answer.of({"message": write(asked.json()["message"])}))
+    message = crowd(["café & 50%20 <a>+b\\n ünï", "R&D"])
+    with serving(cloud) as address:
+        result = notify(message, channel(address.replace("http://", "gotify://") + "/token"))
+    assert result.sent
+    assert list_undelivered(add_parts(message, result.parts)) == ()

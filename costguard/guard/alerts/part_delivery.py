@@ -23,7 +23,8 @@ class PartDelivery:
     `recipient`: a mail address, or "recipient 2 of 3 (9f86d081)" (a hash: addresses of chats hold secrets); "" for a channel's
     only one. `alerts`: the numbers of what stood in the part whole. `sent`: it was accepted; else `why` not, and `again`
     whether a retry may help. `status`: of HTTP or SMTP; None: no answer. `retry_after`: the wait that a service asks for.
-    `answer`: the text of the answer, without secrets. `is_cut`: the part was accepted without its end.
+    `answer`: the text of the answer, without secrets. `is_cut`: the part was accepted without its end, and
+    `alerts` are those before it; `sent` is False if there are none.
     """
 
     recipient: str = ""

@@ -56,14 +56,14 @@ from costguard.guard.policy import (
 )
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate, compute_waste
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, Activity
+from costguard.guard.slow_starts import is_slow_start
 from costguard.guard.utilization import describe_usage
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.money import Money, Rate, divide_half_even
-from costguard.values.resource import INSTANCE, RUNNING
+from costguard.values.resource import ARRIVING_STATES, RUNNING
 from costguard.values.text_format import format_command, format_near_time
 
-ARRIVING_STATES = ("pending", "starting")
 """After its stop a machine comes back: the alert of that stop is over."""
 DONE_TOLD_FOR, LISTED_AFTER = timedelta(hours=1), timedelta(minutes=15)
 """How long a confirmed act stays an alert, and how long that waits for a listing, which shows what goes on billing."""
@@ -411,15 +411,15 @@ def _list_start_alerts(
     starts = {name: cost.start for name, cost in costs.items()}
     yield from list_sent_start_alerts(snapshot.intents, live, subjects, starts, snapshot.now)
     yield from list_missed_start_alerts(survey.starts, subjects, snapshot.now)
-    arriving = (
+    starting = (
         (
             one,
             build_alert_subject(one, find_owner(one.observation, rules.owner_from), snapshot.now, rules.zone, topic="starting"),
         )
         for one in snapshot.live
-        if one.observation.state in ARRIVING_STATES and one.observation.kind == INSTANCE and one.absent_at is None
+        if is_slow_start(one, snapshot.now)
     )
-    yield from list_slow_start_alerts(arriving, snapshot.now)
+    yield from list_slow_start_alerts(starting, snapshot.now)
 
 
 def compute_cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:

@@ -21,9 +21,9 @@ from costguard.guard.alerts.alert import (
     format_alert_rate,
     format_alert_sum,
 )
-from costguard.guard.policy import START
+from costguard.guard.policy import START, STOP, TERMINATE
 from costguard.guard.scheduled_starts import ScheduledStart, is_failed_try
-from costguard.metering.meter import COMPUTE
+from costguard.guard.slow_starts import find_arriving_since
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, ResourceKey
@@ -31,9 +31,6 @@ from costguard.values.text_format import format_command
 
 STARTED_TOLD_FOR = timedelta(hours=1)
 """How long a confirmed start stays an alert."""
-STARTING_FOR = timedelta(minutes=20)
-"""How long a machine may be pending or starting at its provider before that is an alert, for the pull of a large image; an
-assumption, 2026-11."""
 UNTOLD_HOLDS = frozenset(("touched",))
 """Somebody took the machine over: that it stays stopped is what they want, as far as is known."""
 
@@ -99,26 +96,18 @@ def _build_started(intent: Intent, one: LiveResource, matter: AlertSubject, cost
     return build_alert(matter, PAGE if lost else INFO, what, intent.moved_at, facts, keep=False, stage=2)
 
 
-def list_slow_start_alerts(arriving: Iterable[tuple[LiveResource, AlertSubject]], now: datetime) -> Iterator[Alert]:
-    """Yield an alert of each machine that its provider has called pending or starting for `STARTING_FOR`."""
-    for one, matter in arriving:
-        since = find_arriving_since(one)
-        if now - since >= STARTING_FOR:
-            facts = (
-                ("per hour", format_alert_rate(matter.rate)),
-                ("so far", format_alert_sum(one.spent.expected)),
-                ("next", "nothing automatic: it may be billed, and may never run"),
-                ("to stop it", format_command("stop", matter.key)),
-            )
-            what = f"{matter.called} does not start: {one.observation.state} since {matter.format_time(since, now)}"
-            yield build_alert(matter, WARNING, what, now, facts, keep=False, condition=f"slow start of {matter.short_name}")
-
-
-def find_arriving_since(one: LiveResource) -> datetime:
-    """Return the start of the run of a machine that is pending or starting: the latest that is stated, or its first sight."""
-    observation = one.observation
-    runs = (span.anchor for span in one.open if span.meter.charge == COMPUTE)
-    return max(at for at in (observation.created_at or one.first_seen_at, observation.started_at, *runs) if at is not None)
+def list_slow_start_alerts(starting: Iterable[tuple[LiveResource, AlertSubject]], now: datetime) -> Iterator[Alert]:
+    """Yield an alert of each of `starting`, the slow starts."""
+    for one, matter in starting:
+        facts = (
+            ("per hour", format_alert_rate(matter.rate)),
+            ("so far", format_alert_sum(one.spent.expected)),
+            ("next", "it may be billed and may never run: hard caps count it at this price"),
+            ("to stop it", format_command(TERMINATE if one.observation.handling.stops is False else STOP, matter.key)),
+        )
+        since = matter.format_time(find_arriving_since(one), now)
+        what = f"{matter.called} does not start: {one.observation.state} since {since}"
+        yield build_alert(matter, WARNING, what, now, facts, keep=False, condition=f"slow start of {matter.short_name}")
 
 
 def list_missed_start_alerts(

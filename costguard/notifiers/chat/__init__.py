@@ -33,7 +33,7 @@ from costguard.guard.alerts.part_delivery import PartDelivery, list_missing
 from costguard.notifiers import Channel, unpack_enclosure
 from costguard.notifiers.chat import mail, pagers
 from costguard.notifiers.chat.addresses import disable_loggers
-from costguard.notifiers.chat.answers import NO_REQUEST, describe_answer, is_cut, is_refusal, is_unsent
+from costguard.notifiers.chat.answers import NO_REQUEST, describe_answer, is_cut, is_refusal, is_shown, is_unsent
 from costguard.notifiers.chat.parts import PartSending, deliver_parts
 from costguard.notifiers.chat.split import Fits, MessagePart, split_message
 from costguard.values.text_format import encode_chat
@@ -63,8 +63,9 @@ OWN_RECEIVERS = ("json", "jsons", "xml", "xmls", "form", "forms", "amqp", "amqps
 UNKNOWN_SIZE = 2_000
 """Of a service whose limit Apprise does not state: as much as the chats with the smallest ones take."""
 SIZES = {"ntfy": 4_000, "ntfys": 4_000, "slack": 3_000, "viber": 7_000}
-"""Limits that are lower than those of Apprise 2.2. ntfy: 4,096 bytes, more becomes a file (docs.ntfy.sh/config). Slack: 3,000
-characters of a section's text (docs.slack.dev/reference/block-kit). Viber: 7,000 (developers.viber.com). All read 2026-11."""
+"""Limits that are lower than those of Apprise 2.2. ntfy: 4,096 bytes, more becomes a file (release v1.11.0 of ntfy). Slack: 3,000
+characters of a section's text (Block Kit, section block). Viber: 7,000 (infobip.com/docs/viber/bots/message-types). Read
+2026-11-30 in stored copies of these pages."""
 GLUE_SIZE = 8
 """Of what a service puts between a title and a body: a line break, or the marks of bold text."""
 PART_INTERVAL_S = 0.5
@@ -325,9 +326,18 @@ def _send_part(service: NotifyBase, message: Notification, channel: Channel, rec
     status, answer = answers[-1].status_code if answers else None, describe_answer(answers, channel.address)
     delivery = partial(delivery, status=status, answer=answer)
     if sent and not is_refusal(service, answers):
-        return delivery(sent=True, is_cut=is_cut(part.body, answers))
+        return _find_shown(delivery(sent=True), part, answers)
     wait = _read_retry_after(answers[-1], channel.clock.now()) if answers else None
     return delivery(sent=False, why=f"the service did not accept it ({answer or 'no answer'})", retry_after=wait)
+
+
+def _find_shown(delivery: PartDelivery, part: MessagePart, answers: list[Any]) -> PartDelivery:
+    """Return `delivery`, which was accepted, without the alerts that the service cut off."""
+    if not is_cut(part.body, answers):
+        return delivery
+    shown = [number for number, line in zip(part.numbers, part.lines, strict=False) if is_shown(line, part.body, answers)]
+    why = f"the service accepted it and shows {len(shown)} of {len(part.numbers)} alerts"
+    return replace(delivery, sent=bool(shown), alerts=tuple(shown), why=why, is_cut=True)
 
 
 def _read_retry_after(answer: Any, now: datetime) -> timedelta | None:  # noqa: ANN401 - requests says no types

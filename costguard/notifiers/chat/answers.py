@@ -10,12 +10,14 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from html import unescape
 from typing import Any
 from urllib.parse import unquote_plus
 
 from costguard.notifiers import format_answer
 
 ANSWER_CHARS_READ = 64 * 2**10
+JSON_ESCAPE = re.compile(r"\\\\(?:u([0-9a-fA-F]{4})|[bfnrt])")
 PROBE_CHARS, NOT_ALNUM = 12, re.compile(r"[\W_]+")
 """By how many letters and digits the beginning and the end of a text are recognised, however it is escaped."""
 NO_REQUEST = "no request was made: the service takes no message of this severity (set min_severity of the route)"
@@ -59,10 +61,39 @@ def is_refusal(service: object, answers: Sequence[Any]) -> bool:
 
 def is_cut(text: str, answers: Sequence[Any]) -> bool:
     """Return whether a request, or an answer that repeats `text`, has its beginning and not its end."""
-    bodies = [str(getattr(getattr(one, "request", None), "body", "") or "") for one in answers]
-    letters = [NOT_ALNUM.sub("", unquote_plus(one)) for one in (*bodies, *map(_read_text, answers))]
-    expected = NOT_ALNUM.sub("", text)
-    return any(expected[:PROBE_CHARS] in one and expected[-PROBE_CHARS:] not in one for one in letters)
+    return bool(_list_cut(text, answers))
+
+
+def is_shown(line: str, text: str, answers: Sequence[Any]) -> bool:
+    """Return whether `line` of `text` stands whole in every request and answer that cut `text`."""
+    letters = _list_letters(line)[0]
+    return all(any(letters in one for one in readings) for readings in _list_cut(text, answers))
+
+
+def _list_cut(text: str, answers: Sequence[Any]) -> list[list[str]]:
+    """Return the readings of each request and answer that has the beginning of `text` and not its end."""
+    bodies = [body for one in answers for body in (_read_body(getattr(one, "request", None)), _read_text(one))]
+    expected = _list_letters(text)[0]
+
+    def has(readings: list[str], letters: str) -> bool:
+        return any(letters in one for one in readings)
+
+    every = map(_list_letters, bodies)
+    return [one for one in every if has(one, expected[:PROBE_CHARS]) and not has(one, expected[-PROBE_CHARS:])]
+
+
+def _list_letters(text: str) -> list[str]:
+    """Return the letters and digits of `text` without the escapes of JSON and HTML, and the same of it as a form's field."""
+    return [NOT_ALNUM.sub("", unescape(JSON_ESCAPE.sub(_decode_escape, one))) for one in (text, unquote_plus(text))]
+
+
+def _decode_escape(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else " "
+
+
+def _read_body(request: Any) -> str:  # noqa: ANN401 - requests says no types
+    body = getattr(request, "body", None) or ""
+    return body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
 
 
 def _read_text(answer: Any) -> str:  # noqa: ANN401 - requests says no types

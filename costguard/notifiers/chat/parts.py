@@ -33,15 +33,16 @@ def deliver_parts(message: Notification, sendings: Iterable[PartSending]) -> Del
     It is sent if every recipient has accepted all of it, in this try or before, except those that no retry can reach, and if at
     least one has.
     """
-    parts, unreachable, wait, is_stopped, is_cut = list[PartDelivery](), set[str](), None, False, False
+    parts, unreachable, wait, is_stopped, has_rest = list[PartDelivery](), set[str](), None, False, False
     for sending in sendings:
         if sending.recipient in unreachable:
             continue
         if is_stopped:
-            is_cut = True
+            has_rest = True
             break
         part = sending.send()
         parts.append(part)
+        has_rest |= part.sent and part.is_cut
         is_stopped = not report_part(part)
         if not part.sent and (part.is_refused or part.status is None):
             unreachable.add(sending.recipient)
@@ -49,10 +50,10 @@ def deliver_parts(message: Notification, sendings: Iterable[PartSending]) -> Del
             wait, is_stopped = part.retry_after, True
     result = add_parts(message, parts)
     failed = [one for one in parts if not one.sent]
-    is_open = is_cut or any(one.again for one in failed)
+    is_open = has_rest or any(one.again for one in failed)
     are_several = len({*(one.recipient for one in parts), *(name for name, _ in result.accepted), *result.refused}) > 1
     why = "; ".join(dict.fromkeys(f"{one.recipient}: {one.why}" if are_several else one.why for one in failed))
-    if is_cut and not failed:
+    if has_rest and not failed:
         wait, why = timedelta(), "the rest follows"
     sent = bool(result.accepted) and not is_open
     return DeliveryResult(sent=sent, why=why, again=is_open or sent, parts=tuple(parts), retry_after=wait)

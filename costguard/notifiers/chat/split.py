@@ -38,9 +38,13 @@ Fits = Callable[[str, str], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePart:
-    """A message that fits, with the `numbers` of its alerts or of its letter's lines. `body` "": they fit in no message."""
+    """A message that fits, with the `numbers` of its alerts or of its letter's lines. `body` "": they fit in no message.
+
+    `lines`: what tells each of the numbers, as it stands in the body.
+    """
 
     numbers: tuple[int, ...]
+    lines: tuple[str, ...] = ()
     title: str = ""
     body: str = ""
 
@@ -71,7 +75,8 @@ def _build_whole(
         notices = tuple(message.notices[number] for number in numbers)
         message = replace(message, notices=notices, title=build_title(notices))
     title, body = format_title(message, encode, now), format_body(message, encode, now)
-    return MessagePart(numbers=numbers, title=title, body=body) if fits(title, body) else None
+    lines = tuple("\n".join(format_alert_lines(one, encode, now)) for one in message.notices) or (body,)
+    return MessagePart(numbers=numbers, lines=lines, title=title, body=body) if fits(title, body) else None
 
 
 def _build_longest(
@@ -93,14 +98,14 @@ def _build_longest(
 
     makers: tuple[Callable[[int], str], ...] = (format_count, lambda _: "costguard", lambda _: "")
     filled = (_fill_part(make_title, choices, blocks, fits) for make_title in makers)
-    count, title, body = next(filter(None, filled), (0, "", ""))
-    return MessagePart(numbers=numbers[:count], title=title, body=body) if count else None
+    lines, title, body = next(filter(None, filled), ((), "", ""))
+    return MessagePart(numbers=numbers[: len(lines)], lines=lines, title=title, body=body) if lines else None
 
 
 def _fill_part(
     make_title: Callable[[int], str], choices: Sequence[tuple[str, ...]], blocks: Sequence[str], fits: Fits
-) -> tuple[int, str, str] | None:
-    """Return how many lines fit, the longest choice of each that fits by itself, and the text with the first of `blocks`."""
+) -> tuple[tuple[str, ...], str, str] | None:
+    """Return the lines that fit, the longest choice of each that fits by itself, and the text with the first of `blocks`."""
     lines = [next((line for line in every if fits(make_title(1), line)), every[-1]) for every in choices]
     count = _count_most(len(lines), lambda count: fits(make_title(count), "\n".join(lines[:count])))
     if not count:
@@ -110,7 +115,7 @@ def _fill_part(
         if not fits(title, f"{body}\n\n{block}"):
             break
         body = f"{body}\n\n{block}"
-    return count, title, body
+    return tuple(lines[:count]), title, body
 
 
 def _list_lines(notice: Alert, encode: TextEncoder, now: datetime | None) -> tuple[str, ...]:
