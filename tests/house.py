@@ -166,7 +166,7 @@ BUDGETS = {
     "costguard/ledger": 13_696,
     "costguard/mcp": 601,
     "costguard/metering": 3761,
-    "costguard/notifiers": 1_559,
+    "costguard/notifiers": 1_560,
     "costguard/providers": 1750,
     "costguard/quoting": 1961,
     "costguard/renderers": 1350,
