@@ -159,7 +159,7 @@ BUDGETS = {
     "costguard/budgets": 635,
     "costguard/cli": 3257,
     "costguard/data": 300,
-    "costguard/files": 600,
+    "costguard/files": 650,
     "costguard/formats": 3891,
     "costguard/guard": 11_903,
     "costguard/integrations": 250,

@@ -18,7 +18,7 @@ from costguard.values.money import Money
 COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX = "compute", "storage", "address", "traffic", "other", "credit", "tax"
 CHARGES = (COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX)
 
-LARGEST_LINE = Decimal(10**9)
+LARGEST_LINE, LEAST_EXPONENT = Decimal(10**9), -100
 """A billion of any currency in one line: more is a slip. 64 bits hold nine times as much in nano-units."""
 
 
@@ -115,7 +115,7 @@ def parse_bill_amount(value: object, field: str) -> Decimal:
         amount = Decimal(text)
     except ArithmeticError:
         amount = Decimal("NaN")
-    if amount.is_finite() and abs(amount) < LARGEST_LINE:
+    if amount.is_finite() and -LARGEST_LINE < amount < LARGEST_LINE and (not amount or amount.adjusted() >= LEAST_EXPONENT):
         return amount
     shown = shorten(repr(value), 40)
     if text.count(",") == 1 and text.replace(",", "", 1).lstrip("+-").isdigit():

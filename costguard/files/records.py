@@ -152,10 +152,18 @@ def _read_rest(lines: LineReader, first: str) -> str:
 def _parse_json(text: str) -> object | None:
     """Return `text` as JSON with exact numbers; None if it is not JSON, or if it is null."""
     try:
-        value: object = json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
-    except (ValueError, RecursionError, ArithmeticError):
+        value: object = json.loads(text, parse_float=_parse_number, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
         return None
     return value
+
+
+def _parse_number(text: str) -> Decimal | str:
+    """Return the number, or its text if it is too large for a Decimal: the column that needs it refuses it by name."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return text
 
 
 def _list_inner_records(value: object, position: str, deep: int) -> Iterator[LocatedRecord]:

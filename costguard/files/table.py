@@ -1,20 +1,25 @@
-"""Reads a CSV or Parquet file as a header and rows, without loading the whole file, and converts cells to text.
+"""Reads a CSV or Parquet file as a header and rows, without loading the whole file.
 
-Cells have the text form that FOCUS uses in CSV. The module also parses JSON within a cell.
+The pages of a Parquet file are unpacked in a child process of limited memory (`parquet_pages.py`): a file of 31 KB can unpack
+to 3 GB.
 """
 
 from __future__ import annotations
 
 import csv
-import json
+import io
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 from costguard.errors import CostguardError, InputError, shorten, to_one_line
 from costguard.files.lines import LineReader
+from costguard.files.parquet_pages import ENVIRONMENT, MEMORY_BYTES
 
 LONGEST_CELL = 2**20
 """Characters. Tags of a resource come to some thousand."""
@@ -23,9 +28,6 @@ LONGEST_ROW = 2**24
 MOST_COLUMNS = 10_000
 """A CUR with a column for each of its 500 tags has some 700."""
 DELIMITERS = (",", ";", "\t")
-PARQUET_BATCH_ROWS = 4096
-"""Rows of Parquet that are unpacked at once."""
-
 NumberedRow = tuple[int, Sequence[object]]
 """The line that a row ends on (of Parquet: its number, from 1), and its cells."""
 
@@ -100,32 +102,62 @@ def read_parquet_table(name: str, file: IO[bytes]) -> FileTable:
     """Return the table in an open file; raise CostguardError if pyarrow is not installed."""
     try:
         import pyarrow as pa
-        from pyarrow import compute, parquet
+        from pyarrow import compute, ipc
     except ImportError:
         hint = "in a clone of costguard: pip install '.[parquet]', or export CSV"
         raise CostguardError("a Parquet file needs pyarrow, which is not installed", field=name, hint=hint) from None
-    try:
-        parquet_file = parquet.ParquetFile(file)
-    except (pa.ArrowException, OSError, ValueError) as broken:
-        raise _build_parquet_error(name, broken) from None
-    rows = _list_parquet_rows(pa, compute, name, parquet_file)
-    return FileTable(name=name, header=_check_header(parquet_file.schema_arrow.names, name), rows=rows, word="row")
+    rows = _list_parquet_rows(pa, compute, ipc, name, file)
+    _, header = next(rows)
+    return FileTable(name=name, header=_check_header(header, name), rows=rows, word="row")
 
 
-def _list_parquet_rows(pa: Any, compute: Any, name: str, parquet_file: Any) -> Iterator[NumberedRow]:  # noqa: ANN401 - no types
-    number = 0
-    batches = parquet_file.iter_batches(batch_size=PARQUET_BATCH_ROWS)
-    while True:
+def _list_parquet_rows(pa: Any, compute: Any, ipc: Any, name: str, file: IO[bytes]) -> Iterator[NumberedRow]:  # noqa: ANN401 - no types
+    """Yield the header as row 0, and the rows."""
+    number, where = 0, name
+    with _unpack_pages(file) as child:
         try:
-            batch = next(batches, None)
-            columns = [] if batch is None else [_convert_column(pa, compute, column).to_pylist() for column in batch.columns]
+            stream = ipc.open_stream(child.stdout)
+            yield 0, stream.schema.names
+            for batch in stream:
+                where = f"{name}, after row {number}"
+                columns = [_convert_column(pa, compute, column).to_pylist() for column in batch.columns]
+                for cells in zip(*columns, strict=True):
+                    number += 1
+                    yield number, cells
+            where = f"{name}, after row {number}"
+            broken = _explain_end(child)
         except (pa.ArrowException, OSError, ValueError, OverflowError) as odd:
-            raise _build_parquet_error(f"{name}, after row {number}", odd) from None
-        if batch is None:
-            return
-        for cells in zip(*columns, strict=True):
-            number += 1
-            yield number, cells
+            broken = _explain_end(child) or str(odd)
+        if broken:
+            what = f"cannot be read as Parquet: {shorten(to_one_line(broken), 120)}"
+            raise InputError(what, field=where, hint="it is cut short or damaged: download it again, or export CSV")
+
+
+@contextmanager
+def _unpack_pages(file: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield the process that writes the rows of `file` to its standard output as an Arrow stream; it ends with the block."""
+    with TemporaryFile() as copy:
+        try:
+            descriptor = file.fileno()
+        except io.UnsupportedOperation:  # an object of a bucket
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            descriptor = copy.fileno()
+        words = (sys.executable, "-I", "-m", "costguard.files.parquet_pages")
+        child = subprocess.Popen(words, stdin=descriptor, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)  # noqa: S603 - our own words
+    with child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def _explain_end(child: subprocess.Popen[bytes]) -> str:
+    """Return why the process did not write all rows; "" if it did, or was still at work."""
+    _, said = child.communicate()
+    if child.returncode < 0 or b"MemoryError" in said:
+        return f"it takes more than {MEMORY_BYTES >> 20} MiB to unpack"
+    return said.decode(errors="replace").strip().rpartition("\n")[2] if child.returncode else ""
 
 
 def _convert_column(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
@@ -140,46 +172,3 @@ def _convert_column(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 
     elif types.is_time64(its):
         kind = pa.time64("us")
     return column if kind is None else column.cast(options=compute.CastOptions(kind, allow_time_truncate=True))
-
-
-def _build_parquet_error(where: str, broken: Exception) -> InputError:
-    what = f"cannot be read as Parquet: {shorten(to_one_line(str(broken)), 120)}"
-    return InputError(what, field=where, hint="it is cut short or damaged: download it again")
-
-
-def format_cell(value: object) -> str:
-    """Return a Parquet cell in the text form that FOCUS uses in CSV; text is unchanged, null is ""."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        at = value.astimezone(UTC) if value.tzinfo else value
-        return f"{at:%Y-%m-%dT%H:%M:%S}{f'.{at:%f}' * bool(at.microsecond)}{'Z' * bool(value.tzinfo)}"
-    if isinstance(value, Decimal):
-        text = f"{value:f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    if isinstance(value, float):
-        return format_cell(Decimal(repr(value)))
-    if isinstance(value, list) and all(isinstance(one, tuple) for one in value):  # a map: pairs
-        value = dict(value)
-    return json.dumps(value, default=format_cell) if isinstance(value, dict | list | bool) else str(value)
-
-
-def parse_json(text: str) -> object:
-    """Return the value of a JSON text; raise InputError if it is invalid or an object has a key twice."""
-    try:
-        return json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
-    except (ValueError, RecursionError) as wrong:
-        raise InputError(str(wrong).split(":")[0]) from None
-
-
-def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        raise ValueError("a key appears twice")
-    return table
-
-
-def _reject_constant(word: str) -> object:
-    raise ValueError(f"{word} is not a number of JSON")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 from costguard.errors import to_one_line
 from costguard.views.document import Document
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""A cell that starts so is run by spreadsheets (OWASP, "CSV Injection": some take the full-width signs too); text cells get a
-quote in front."""
+FORMULA_START = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""A cell that starts so is run by spreadsheets (OWASP, "CSV Injection": some take the full-width signs too), and where `;`
+separates cells also what follows one. Text gets a quote in front."""
 
 
 def render(document: Document) -> str:
@@ -27,5 +28,4 @@ def escape_cell(value: object) -> object:
     """Return `value` as a cell; text becomes one line that no terminal interprets and no spreadsheet runs as a formula."""
     if not isinstance(value, str):
         return value
-    text = to_one_line(value)
-    return f"'{text}" if value.startswith(FORMULA_STARTS) else text
+    return to_one_line(FORMULA_START.sub(r"\1'", value))

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 
-from costguard.renderers.csv_text import escape_cell
+from costguard.renderers.csv_text import FORMULA_START, escape_cell
 from costguard.reporting.focus.columns import NEWEST_VERSION
 from costguard.reporting.focus.rows import RowValue, build_rows, list_header
 from costguard.views.document import Document
@@ -61,5 +61,5 @@ def _format_cell(value: RowValue) -> object:
 
 
 def format_json_object(value: Mapping[str, object]) -> str | None:
-    """Return an object as JSON text; None if it is empty."""
-    return json.dumps(value) if value else None
+    """Return an object as JSON text; None if it is empty. `;` before a sign is escaped: see `FORMULA_START`."""
+    return FORMULA_START.sub(lambda match: match[0].replace(";", "\\u003b"), json.dumps(value)) if value else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from costguard.values.checks import require
 
@@ -95,7 +95,7 @@ def _parse_count(number: float | Decimal) -> datetime | None:
         count = number if isinstance(number, Decimal) else Decimal(repr(number))
         per = next((per for limit, per in PER_SECOND if abs(count) < limit), None)
         return None if per is None else EPOCH + timedelta(microseconds=int((count * 10**6 / per).to_integral_value()))
-    except (InvalidOperation, OverflowError, ValueError):
+    except (ArithmeticError, ValueError):
         return None
 
 

@@ -192,7 +192,7 @@ def _parse_money(cost: _Cost) -> Money:
         amount = Decimal(cost.amount)
     except InvalidOperation:
         amount = Decimal("NaN")
-    if not amount.is_finite() or abs(amount) >= LARGEST_AMOUNT:
+    if not amount.is_finite() or not -LARGEST_AMOUNT < amount < LARGEST_AMOUNT:
         raise InputError(f"is not an amount: {shorten(cost.amount, 40)}", field=METRIC)
     return Money(nano=int(amount.scaleb(9).to_integral_value()), currency=cost.unit)
 

@@ -181,7 +181,7 @@ def _parse_amount(amount: Decimal | None) -> Decimal:
     """
     if amount is None:
         return Decimal(0)
-    if not amount.is_finite() or abs(amount) > LARGEST:
+    if not amount.is_finite() or not -LARGEST <= amount <= LARGEST:
         raise InputError("is not an amount of money", field="bill")
     return amount.quantize(Decimal("1e-9"), ROUND_HALF_EVEN)
 
@@ -194,7 +194,7 @@ def parse_balance(owner: KeyOwner | None, account: str, at: datetime) -> Prepaid
     if owner is None:
         return make_unknown_balance(account, at, "GraphQL answers without the account")
     left = owner.client_balance
-    if left is None or not left.is_finite() or abs(left) > LARGEST:
+    if left is None or not left.is_finite() or not -LARGEST <= left <= LARGEST:
         return make_unknown_balance(account, at, "GraphQL does not state a balance")
     amount = Money(nano=int(_parse_amount(left).scaleb(9)))
     burn, limit = _parse_rate(owner.current_spend_per_hr), _parse_rate(owner.spend_limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import resource
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from costguard.files.table import MOST_COLUMNS
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.services.poll.bill_files import BillFileKinds, list_installed_kinds, open_bill
-from costguard.values.instant import to_micros
+from costguard.values.instant import parse_instant, to_micros
 from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
 from tests.ledger.fleet import asked
 
@@ -112,6 +113,43 @@ def test_parquet_that_python_cannot_hold_is_refused(read: Callable[..., dict[Bil
         data = parquet([row() | {name: value}], **{name: kind})
         with pytest.raises(InputError, match=r"one\.parquet, after row 0: cannot be read as Parquet"):
             read({"one.parquet": data}, kinds)
+
+
+@pytest.mark.parametrize(
+    "number", ["1e999999999", "1E-400000", "-1e99999999999999999999", "1e-99999999999999999999", "1" * 4000]
+)
+def test_an_amount_of_a_huge_exponent_is_refused_with_its_place(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds, number: str
+) -> None:
+    record = json.dumps([row(EffectiveCost="@")]).replace('"@"', number)
+    with pytest.raises(InputError, match=r"one\.json, line 1, item 1: EffectiveCost is not an amount of money"):
+        read({"one.json": record}, kinds)
+    with pytest.raises(InputError, match=r"one\.csv, line 3: EffectiveCost is not an amount of money"):
+        read({"one.csv": text([row(EffectiveCost="0E-999999"), row(EffectiveCost=number)])}, kinds)
+    assert parse_instant(Decimal("1e999999999")) is None
+
+
+def write_pages(column: object) -> bytes:
+    """A file of one column, as small as Parquet makes it, whatever it unpacks to."""
+    arrow, written, held = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet"), io.BytesIO()
+    table = arrow.table({"a": column, "b": arrow.array(range(len(column)))})  # type: ignore[arg-type]  # of pyarrow
+    written.write_table(table, held, compression="zstd", dictionary_pagesize_limit=2**30, write_statistics=False)
+    return held.getvalue()
+
+
+def test_parquet_that_unpacks_to_gigabytes_is_refused_in_little_memory(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds
+) -> None:
+    """10 cells of 100 MB; 1 cell that 20,000 rows refer to; the same in a list. As little as 31 KB."""
+    arrow = pytest.importorskip("pyarrow")
+    one = arrow.DictionaryArray.from_arrays(arrow.array([0] * 20_000, arrow.int32()), ["x" * 1_000_000])
+    listed = arrow.ListArray.from_arrays(arrow.array(range(20_001), arrow.int32()), one)
+    for column in (arrow.array(["x" * 100_000_000] * 10), one, listed):
+        data, before = write_pages(column), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert len(data) < 300_000
+        with pytest.raises(InputError, match=r"one\.parquet.*: cannot be read as Parquet: .* (MiB|within lists)"):
+            read({"one.parquet": data}, kinds)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
 def test_the_last_bucket_grows_and_is_replaced_not_joined(

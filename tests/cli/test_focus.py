@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from costguard.files.table import parse_json
 from costguard.ledger.db import maintenance
 from costguard.reporting.focus.columns import VERSIONS
 from costguard.services.report import ledger_answers
 from costguard.testing import demo
+from tests.cells import parse_json
 from tests.conftest import Command
 from tests.reporting.focus_rules.validator import check_focus_file
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from costguard.files.table import format_cell, parse_json, read_parquet_table
+from costguard.files.table import read_parquet_table
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import beancount, focus, focus_parquet
 from costguard.reporting.focus.columns import VERSIONS
 from costguard.values.resource import ResourceKey, make_storable
 from costguard.views.document import Document
+from tests.cells import format_cell, parse_json
 from tests.charges import ADA, charges, item
 from tests.inputs.test_hostile_strings import FORMULA, NUMBER, acts
 from tests.notifiers.hostile import CORPUS

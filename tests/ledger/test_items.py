@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.files.table import parse_json
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule
@@ -30,6 +29,7 @@ from costguard.values.instant import DAY_US, to_micros
 from costguard.values.resource import INSTANCE, Attribution
 from costguard.views.document import Document
 from tests.campaign import examples
+from tests.cells import parse_json
 from tests.charges import charges
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, copies, histories, key, machine, poll
 from tests.reporting.focus_rules.validator import check_focus_file

@@ -32,6 +32,10 @@ def test_a_text_that_a_spreadsheet_would_run_is_quoted(start: str) -> None:
     assert cell.startswith("'")
 
 
+def test_a_formula_after_a_semicolon_is_quoted_for_spreadsheets_that_separate_cells_by_it() -> None:
+    assert read(render(Document(data={}, records=({"a": "x;=cmd();-1; +2"},))))[1] == ["x;'=cmd();'-1; +2"]
+
+
 def test_a_negative_number_stays_a_number() -> None:
     assert render(Document(data={}, records=({"a": -1.5},))) == "a\n-1.5\n"
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import UnknownNameError
-from costguard.files.table import parse_json
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import ADDRESS_CHARGE, GB, GB_MONTH_730, PriceRange
 from costguard.renderers import focus
@@ -21,6 +20,7 @@ from costguard.reporting.focus.columns import VERSIONS
 from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
 from tests.books import money
+from tests.cells import parse_json
 from tests.charges import ADA, START, charges, disk, item
 from tests.reporting.focus_rules.validator import check_focus_file
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import CostguardError
-from costguard.files.table import format_cell, read_parquet_table
+from costguard.files.table import read_parquet_table
 from costguard.renderers import focus_parquet
 from costguard.views.document import Document
+from tests.cells import format_cell
 from tests.charges import charges, item
 from tests.renderers.test_focus import ITEMS, rows
 

@@ -21,7 +21,12 @@ def test_a_table_has_its_title_its_rule_and_its_rows() -> None:
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("![x](https://e.example/x.png)", r"!\[x\](https://e.example/x.png)"),
+        ("![x](https://e.example/x.png)", "`![x](https://e.example/x.png)`"),
+        ("![x](e.png)", r"!\[x\](e.png)"),
+        ("by @ada, ada@e.example, www.e.example or #12", "by `@ada,` `ada@e.example,` `www.e.example` or `#12`"),
+        ("`@a|b!1`", r"`'@a\|b!1'`"),
+        ("# big", r"\# big"),
+        ("- 1 - -2 50 % 8x A100", r"\- 1 - -2 50 % 8x A100"),
         ("[click](javascript:alert(1))", r"\[click\](javascript:alert(1))"),
         ("`a` *b* ~~c~~", r"\`a\` \*b\* \~\~c\~\~"),
         ("_a_ run_2_b", r"\_a\_ run_2_b"),

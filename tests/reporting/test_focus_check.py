@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.files.table import parse_json
 from costguard.renderers import focus
 from costguard.reporting.focus.columns import NEWEST_VERSION, VERSIONS
 from costguard.views.document import Document
+from tests.cells import parse_json
 from tests.charges import ADA, START, charges, disk, item
 from tests.reporting.focus_rules.cells import ERROR, WARNING
 from tests.reporting.focus_rules.validator import FocusCheckResult, check_focus_file

@@ -116,8 +116,8 @@ def test_the_comment_is_ten_lines_and_what_is_hostile_is_drawn_as_written(github
     shown = [line for line in body.partition("<details>")[0].splitlines() if line]
     assert len(shown) <= 10
     assert "before" in shown[2]
-    assert "`jobs/$(touch owned)'id';@ana #1 ::error::x\\|.toml`" in body
-    assert body.count("@ana") == body.count("`jobs/$(touch owned)'id';@ana")
+    assert r"jobs/$(touch `owned)'id';@ana` `#1` ::error::x\|.toml" in body
+    assert body.count("@ana") == body.count("';@ana`") > 0
     assert not list(Path.cwd().rglob("owned"))
 
 

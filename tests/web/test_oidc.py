@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from fastapi import FastAPI
 from joserfc import jwt
-from joserfc.jwk import OctKey
+from joserfc.jwk import OctKey, RSAKey
 from starlette.testclient import TestClient
 
 from costguard.errors import InputError, NoAnswerError
@@ -246,6 +246,16 @@ def test_new_keys_are_read_once_and_huge_or_odd_key_sets_log_nobody_in(pages: Pa
         pages.identity.published = odd
         assert pages.log_in().status_code == 403
     assert max(spent) < 1, "of CPU: 0.05 is what a request that nobody signed may cost (WEB.md), and a busy core is slower"
+
+
+def test_a_key_that_was_replaced_under_its_old_name_is_read_again_once(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pages.log_in().status_code == 200
+    pages.identity.key = RSAKey.generate_key(2048, {"kid": "one"})
+    assert pages.log_in().status_code == 403, "within half a minute keys are not read again"
+    monkeypatch.setattr(oidc, "KEYS_AGAIN_S", 0.0)
+    read = pages.identity.asked.count("/jwks_uri")
+    assert [pages.log_in().status_code for _ in range(2)] == [200, 200]
+    assert pages.identity.asked.count("/jwks_uri") == read + 1
 
 
 @pytest.mark.parametrize(

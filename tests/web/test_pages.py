@@ -151,8 +151,9 @@ def test_a_form_of_another_site_or_session_changes_nothing(house: House) -> None
     assert reader.act(path, "protect", why="x", token=theirs)[0] == 403
     mine = reader.find_token(reader.client.get("/").text)
     fields = {"id": path, "do": "protect", "why": "x", "token": mine}
-    for headers in ({"origin": "https://elsewhere.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
-        assert reader.client.post("/machine", data=fields, headers=headers).status_code == 403
+    for origin in ("https://elsewhere.example", "null", "", "http://[", "http://]", "http://localhost@[::1", "//localhost"):
+        assert reader.client.post("/machine", data=fields, headers={"origin": origin}).status_code == 403
+    assert reader.client.post("/machine", data=fields, headers={"sec-fetch-site": "cross-site"}).status_code == 403
 
 
 def test_a_session_ends_when_idle_when_old_and_when_it_is_left(house: House) -> None:

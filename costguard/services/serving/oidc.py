@@ -15,6 +15,7 @@ import secrets
 from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -39,7 +40,7 @@ from costguard.settings.web import read_client_secret
 ANSWERS_WITHIN_S, LOGIN_WITHIN_S = 10.0, 600.0
 """Seconds for all that one request of a browser has the provider asked, and for a person at the provider's page."""
 DISCOVERY_LASTS_S, KEYS_LAST_S, KEYS_AGAIN_S, FAILURE_LASTS_S = 3600.0, 3600.0, 30.0, 5.0
-"""How long both are kept; how soon keys are read again for one that is not known; how long a failure counts as an answer."""
+"""How long both are kept; how soon keys are read again if none verifies a token; how long a failure counts as an answer."""
 ANSWER_BYTES, TOKEN_BYTES = 64 * 1024, 16 * 1024
 KEYS_MAX, KEYS_TRIED_MAX = 40, 4
 RSA_BITS = range(2048, 8193)
@@ -226,14 +227,10 @@ class OidcClient:
         """Return the token, whose signature one of the provider's keys made."""
         if header.get("alg") not in ALGORITHMS:
             raise _refuse("signs its ID tokens with an unsupported algorithm")
-        fitting = _choose_keys(self._read_keys(discovery, deadline), header)
-        if not fitting:  # it may have new keys
-            fitting = _choose_keys(self._read_keys(discovery, deadline, renew=True), header)
-        for key in fitting:
-            try:
-                return jwt.decode(token, key, algorithms=[str(header["alg"])])
-            except JoseError:
-                continue
+        for renew in (False, True):  # it may have new keys, also under a `kid` that is known
+            for key in _choose_keys(self._read_keys(discovery, deadline, renew=renew), header):
+                with suppress(JoseError):
+                    return jwt.decode(token, key, algorithms=[str(header["alg"])])
         raise _refuse("did not sign the ID token with a key that it publishes")
 
     def _discover(self, deadline: Deadline) -> _Discovery:
