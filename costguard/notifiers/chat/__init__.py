@@ -63,8 +63,8 @@ OWN_RECEIVERS = ("json", "jsons", "xml", "xmls", "form", "forms", "amqp", "amqps
 UNKNOWN_SIZE = 2_000
 """Of a service whose limit Apprise does not state: as much as the chats with the smallest ones take."""
 SIZES = {"ntfy": 4_000, "ntfys": 4_000, "slack": 3_000, "viber": 7_000}
-"""Limits that are lower than those of Apprise 2.2. ntfy: 4,096 bytes, more becomes a file (release v1.11.0 of ntfy). Slack: 3,000
-characters of a section's text (Block Kit, section block). Viber: 7,000 (infobip.com/docs/viber/bots/message-types). Read
+"""Limits that are lower than those of Apprise 2.2. ntfy: 4,096 bytes, more becomes a file (release v1.11.0 of ntfy). Slack:
+3,000 characters of a section's text (Block Kit, section block). Viber: 7,000 (infobip.com/docs/viber/bots/message-types). Read
 2026-11-30 in stored copies of these pages."""
 GLUE_SIZE = 8
 """Of what a service puts between a title and a body: a line break, or the marks of bold text."""
