@@ -154,10 +154,10 @@ def _unpack_pages(file: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
 
 def _explain_end(child: subprocess.Popen[bytes]) -> str:
     """Return why the process did not write all rows; "" if it did, or was still at work."""
-    _, said = child.communicate()
-    if child.returncode < 0 or b"MemoryError" in said:
+    _, error_output = child.communicate()
+    if child.returncode < 0 or b"MemoryError" in error_output:
         return f"it takes more than {MEMORY_BYTES >> 20} MiB to unpack"
-    return said.decode(errors="replace").strip().rpartition("\n")[2] if child.returncode else ""
+    return error_output.decode(errors="replace").strip().rpartition("\n")[2] if child.returncode else ""
 
 
 def _convert_column(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
