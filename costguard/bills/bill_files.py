@@ -15,8 +15,9 @@ its own format. FOCUS is read for all providers: a provider adds its names in FO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -53,10 +54,42 @@ INSTANT_CHARGE_LENGTH = timedelta(seconds=1)
 
 LONGEST_ID, LONGEST_PAYER = 300, 64
 
+CONVERTED_TO = "USD"
+"""The currency of the rates that Google's rows state, and of its price list."""
+
 ExportRow = Mapping[str, object]
 
 WRITTEN_NULL = "NULL"
 """How some write null in CSV, in whatever case, beside nothing at all and blanks."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BillTally:
+    """What is read of a file, in addition to its lines.
+
+    `records`: how many. `left_out`: how many records became no line, by reason. `invoiced`: by currency, the amounts before
+    amortisation and conversion. `own_totals`: the totals that the file states itself. `exported_at`: when its newest row was
+    written, None if no row says.
+    """
+
+    records: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    invoiced: dict[str, Decimal] = field(default_factory=dict)
+    own_totals: dict[str, Decimal] = field(default_factory=dict)
+    exported_at: datetime | None = None
+
+    def add_invoiced(self, currency: str, amount: Decimal) -> None:
+        """Add an amount as invoiced."""
+        self.invoiced[currency] = self.invoiced.get(currency, Decimal(0)) + amount
+
+    def add_own_total(self, currency: str, amount: Decimal) -> None:
+        """Add a total that the file states."""
+        self.own_totals[currency] = self.own_totals.get(currency, Decimal(0)) + amount
+
+    def note_export_time(self, at: datetime | None) -> None:
+        """Note when a row was written."""
+        if at is not None and (self.exported_at is None or at > self.exported_at):
+            self.exported_at = at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +100,25 @@ class FocusSource:
     month can be closed. `resource`: converts the provider's ResourceId to the ledger's id.
     """
 
-    provider: str
-    source: str
     as_of: datetime
+    provider: str = ""
+    source: str = "FOCUS file"
+    tally: BillTally = field(default_factory=BillTally)
     resource: Callable[[str], str] = lambda text: get_arn_tail(text)  # noqa: PLW0108 - it stands further down
 
 
-def parse_focus_line(row: ExportRow, export: FocusSource) -> tuple[BillLine, Decimal]:
-    """Return the line that `row` belongs to, with amount 0, and the row's part of the amount.
+def parse_focus_lines(row: ExportRow, export: FocusSource) -> Iterator[tuple[BillLine, Decimal]]:
+    """Yield the line that `row` belongs to, with amount 0, and the row's part of the amount; then its credits.
 
     Raises InputError if the row cannot be read.
     """
-    return _parse_line(fold_columns(row), export)
+    columns = fold_columns(row)
+    rate, currency = convert_currency(
+        columns.get_text("BillingCurrency"), columns.get("x_CurrencyConversionRate"), "x_CurrencyConversionRate"
+    )
+    line, amount = _parse_line(columns, export, currency)
+    yield from split_credits(line, amount, parse_credits(columns.get("x_Credits"), "x_Credits"), rate)
+    export.tally.note_export_time(parse_export_instant(columns.get("x_ExportTime")))
 
 
 def get_focus_provider(row: ExportRow) -> str:
@@ -157,13 +197,15 @@ def fold_column(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _parse_line(row: _FocusColumns, export: FocusSource) -> tuple[BillLine, Decimal]:
-    """Return the line that a row belongs to, and the row's part of its amount."""
+def _parse_line(row: _FocusColumns, export: FocusSource, currency: str) -> tuple[BillLine, Decimal]:
+    """Return the line in `currency` that a row belongs to, and the row's part of its amount in the row's own."""
     column = EFFECTIVE_COST if row.get(EFFECTIVE_COST) is not None else BILLED_COST
-    amount, currency = parse_bill_amount(row.get(column), column), row.get_text("BillingCurrency")
+    amount = parse_bill_amount(row.get(column), column)
+    if row.get(BILLED_COST) is not None:
+        export.tally.add_invoiced(row.get_text("BillingCurrency"), parse_bill_amount(row.get(BILLED_COST), BILLED_COST))
     start, end = _require_export_instant(row, "ChargePeriodStart"), _require_export_instant(row, "ChargePeriodEnd")
     payer = row.get_text("BillingAccountId")
-    account = row.get_text("SubAccountId") or payer
+    account = _find_project(row) or row.get_text("SubAccountId") or payer
     bill = build_bill_name(FOCUS_STATEMENT, payer, _find_billing_start(row, start))
     return BillLine(
         id=_build_id(row, bill, start, currency),
@@ -181,6 +223,56 @@ def _parse_line(row: _FocusColumns, export: FocusSource) -> tuple[BillLine, Deci
         statement=FOCUS_STATEMENT,
         description=to_one_line(row.get_text("ChargeDescription")),
     ), amount
+
+
+def _find_project(row: _FocusColumns) -> str:
+    """Return the id of the project in `x_Project`, whose SubAccountId may be the billing account; "" if there is none.
+
+    Google's FOCUS view and export have it as a struct, tables made of them as plain text or as columns.
+    """
+    value = row.get("x_Project")
+    its = {str(name).lower(): its for name, its in value.items()} if isinstance(value, Mapping) else {"id": value}
+    project = its.get("id") or row.get("x_Project.id") or row.get("x_Project_id")
+    return "" if project is None else make_storable(shorten(str(project).strip(), LONGEST_ID))
+
+
+def parse_credits(value: object, field: str) -> list[tuple[str, Decimal]]:
+    """Return (type, amount) of the credits of a Google row, a list of structs.
+
+    Raises InputError if it is anything else.
+    """
+    amounts = list[tuple[str, Decimal]]()
+    for one in value if isinstance(value, list) else [] if value is None else [value]:
+        if not isinstance(one, Mapping):
+            raise InputError(f"is not a list of credits: {shorten(repr(value), 40)}", field=field)
+        its = {str(name).lower(): part for name, part in one.items()}
+        kind = to_one_line(shorten(str(its.get("type") or its.get("name") or "credit"), LONGEST_PAYER))
+        amounts.append((kind, parse_bill_amount(its.get("amount"), f"{field}.amount")))
+    return amounts
+
+
+def split_credits(
+    line: BillLine, amount: Decimal, of_types: Iterable[tuple[str, Decimal]], rate: Decimal
+) -> Iterator[tuple[BillLine, Decimal]]:
+    """Yield `line` with `amount` less its credits `of_types`, and a line for each credit, all divided by `rate`."""
+    parts = list(of_types)
+    yield line, (amount - sum(part for _, part in parts)) / rate
+    for kind, part in parts:
+        name = f"{line.id}|{_escape_part(kind)}"
+        yield replace(line, id=name, charge=CREDIT, description=f"{kind}: {line.description}"), part / rate
+
+
+def convert_currency(currency: str, rate: object, field: str) -> tuple[Decimal, str]:
+    """Return by what amounts are divided, and their currency then: USD at the rate that a Google row states.
+
+    Example: "EUR" at 0.92 EUR a USD gives (0.92, "USD"). Without a rate the currency stays as it is.
+    """
+    if currency == CONVERTED_TO or rate is None:
+        return Decimal(1), currency
+    per_usd = parse_bill_amount(rate, field)
+    if per_usd <= 0:
+        raise InputError(f"is not an exchange rate: {shorten(str(rate), 40)}", field=field)
+    return per_usd, CONVERTED_TO
 
 
 _ID_COLUMNS = (
@@ -251,6 +343,7 @@ def _is_estimated(row: _FocusColumns, as_of: datetime) -> bool:
     """Return whether the line can still change: it has no invoice, and its month ended less than `CLOSED_AFTER` ago."""
     if row.get("InvoiceId") is not None:
         return False
+    as_of = parse_export_instant(row.get("x_ExportTime")) or as_of
     closes = parse_export_instant(row.get("BillingPeriodEnd")) or parse_export_instant(row.get("ChargePeriodEnd"))
     return closes is None or as_of < closes + CLOSED_AFTER
 
@@ -299,11 +392,14 @@ BillLinePart = tuple[BillLine, Decimal]
 class BillFileFacts:
     """Facts about a file in addition to its records.
 
-    `account`: used where no record names one. `as_of`: when it was made.
+    `account`: used where no record names one. `as_of`: when it was made. `tally`: where readers note what becomes no line.
+    `bucket`: how long the buckets of records are that do not state it.
     """
 
     account: str
     as_of: datetime
+    bucket: timedelta = timedelta(0)
+    tally: BillTally = field(default_factory=BillTally)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +409,9 @@ class BillFormat:
     `name`: for people. `known`: whether a record has this format, by its keys. `read`: returns the parts of a record, none for
     a record that is no charge (a payment); raises InputError for one that cannot be read. `says_whose`: whether records name
     their account. `sums`: whether records with one line id add up; else each states the full amount, and the last one counts.
+    `omits`: what a record without parts is, for people. `finish`: gets the keys beside the lists of records, page by page,
+    after the last record; it notes the totals that they state, and raises InputError if records are missing. `survey`: returns
+    how long the buckets of all records are, where no record states it.
     """
 
     name: str
@@ -320,6 +419,9 @@ class BillFormat:
     read: Callable[[BillFileRecord, BillFileFacts], Iterable[BillLinePart]]
     says_whose: bool = False
     sums: bool = True
+    omits: str = "records without a charge"
+    finish: Callable[[Sequence[BillFileRecord], BillTally], None] | None = None
+    survey: Callable[[Iterable[BillFileRecord]], timedelta] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

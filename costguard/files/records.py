@@ -34,11 +34,14 @@ LocatedRecord = tuple[str, Mapping[str, object]]
 """(file and line, record)."""
 
 
-def read_records(pieces: Iterable[BillFilePiece]) -> Iterator[LocatedRecord]:
-    """Yield the records of the files one after another; raise InputError that names the file and line."""
+def read_records(pieces: Iterable[BillFilePiece], pages: list[Mapping[str, object]] | None = None) -> Iterator[LocatedRecord]:
+    """Yield the records of the files one after another; raise InputError that names the file and line.
+
+    `pages`: gets the other keys of each JSON object that is a page of records, before its records.
+    """
     for one in pieces:
         with one.opened() as raw:
-            yield from _read_file(one.name, raw)
+            yield from _read_file(one.name, raw, [] if pages is None else pages)
 
 
 def list_pieces(path: Path) -> list[BillFilePiece]:
@@ -86,14 +89,16 @@ def _build_piece(path: Path) -> BillFilePiece:
     return BillFilePiece(name=str(path), opened=partial(open_file, path), made_at=made_at)
 
 
-def _read_file(name: str, raw: BufferedReader) -> Iterator[LocatedRecord]:
+def _read_file(name: str, raw: BufferedReader, pages: list[Mapping[str, object]]) -> Iterator[LocatedRecord]:
     if is_parquet(raw):
         yield from _read_rows(read_parquet_table(name, raw))
         return
     lines = LineReader(name, raw)
     first = lines.begin()
     yield from (
-        _read_json_records(lines, first) if looks_like_json(first) else _read_rows(read_csv_table(lines, first), at=lines.here)
+        _read_json_records(lines, first, pages)
+        if looks_like_json(first)
+        else _read_rows(read_csv_table(lines, first), at=lines.here)
     )
 
 
@@ -118,22 +123,22 @@ def _read_rows(table: FileTable, at: str = "") -> Iterator[LocatedRecord]:
         yield table.here(number), dict(zip(header, row, strict=True))
 
 
-def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]:
+def _read_json_records(lines: LineReader, first: str, pages: list[Mapping[str, object]]) -> Iterator[LocatedRecord]:
     """Yield the objects of JSON lines, or of one document: a list of objects, or an object with such a list, also nested."""
-    alone = _parse_json(first)
+    alone = parse_json(first)
     if alone is None:
-        document = _parse_json(_read_rest(lines, first))
+        document = parse_json(_read_rest(lines, first))
         if document is None:
             raise InputError("is not JSON", field=lines.name, hint="it may be cut short: export it again")
-        yield from _list_inner_records(document, lines.name, DEEPEST)
+        yield from _list_inner_records(document, lines.name, DEEPEST, pages)
         return
-    yield from _list_inner_records(alone, lines.here, DEEPEST)
+    yield from _list_inner_records(alone, lines.here, DEEPEST, pages)
     for line in lines:
         if line.strip():
-            record = _parse_json(line)
+            record = parse_json(line)
             if record is None:
                 raise InputError("is not JSON", field=lines.here, hint="the file may be cut short: export it again")
-            yield from _list_inner_records(record, lines.here, DEEPEST)
+            yield from _list_inner_records(record, lines.here, DEEPEST, pages)
 
 
 def _read_rest(lines: LineReader, first: str) -> str:
@@ -149,7 +154,7 @@ def _read_rest(lines: LineReader, first: str) -> str:
     return "".join(parts)
 
 
-def _parse_json(text: str) -> object | None:
+def parse_json(text: str) -> object | None:
     """Return `text` as JSON with exact numbers; None if it is not JSON, or if it is null."""
     try:
         value: object = json.loads(text, parse_float=_parse_number, parse_constant=lambda _: None)
@@ -166,11 +171,11 @@ def _parse_number(text: str) -> Decimal | str:
         return text
 
 
-def _list_inner_records(value: object, position: str, deep: int) -> Iterator[LocatedRecord]:
-    """Yield `value` as one record, or the records of the single list of objects in it."""
+def _list_inner_records(value: object, position: str, deep: int, pages: list[Mapping[str, object]]) -> Iterator[LocatedRecord]:
+    """Yield `value` as one record, or the records of the single list of objects in it, whose other keys go to `pages`."""
     if isinstance(value, list):
         for number, one in enumerate(value, 1):
-            yield from _list_inner_records(one, f"{position}, item {number}", deep)
+            yield from _list_inner_records(one, f"{position}, item {number}", deep, pages)
         return
     if not isinstance(value, Mapping):
         shown = shorten(repr(value), 40)
@@ -178,7 +183,8 @@ def _list_inner_records(value: object, position: str, deep: int) -> Iterator[Loc
     lists = [inner for inner in value.values() if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner)]
     wrapped = deep > 0 and len(lists) == 1 and not _has_amounts(value)
     if wrapped:
-        yield from (place for place in _list_inner_records(lists[0], position, deep - 1))
+        pages.append({str(key): inner for key, inner in value.items() if inner is not lists[0]})
+        yield from _list_inner_records(lists[0], position, deep - 1, pages)
     elif deep > 0 and len(lists) > 1 and not _has_amounts(value):
         raise InputError("contains several lists of lines", field=position, hint="keep only the list of the bill's lines")
     else:

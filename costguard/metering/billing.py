@@ -19,9 +19,8 @@ from costguard.metering.meter import (
     ADDRESS_CHARGE,
     COMPUTE,
     GB,
-    GB_MONTH,
-    GB_MONTH_720,
     GB_MONTH_730,
+    GB_MONTHS,
     IOPS,
     LARGEST_PRICE,
     MIBPS,
@@ -38,7 +37,7 @@ from costguard.values.money import NANO
 from costguard.values.resource import ADDRESS, ENDED, INSTANCE, RUNNING, STATES, VOLUME
 
 RESTART_KINDS = ("stated", "unstated", "never")
-GB_UNITS = (GB_MONTH, GB_MONTH_730, GB_MONTH_720)
+GB_UNITS = GB_MONTHS
 AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
 """The states in which a disk surely takes its running price, and those in which it takes its stopped price."""
 
@@ -178,12 +177,14 @@ BILL_OCCASIONS = (ON_DOUBT, DAILY)
 class BillTerms:
     """How a provider states its bill: `asked`: when a watchdog asks for it (one of `BILL_OCCASIONS`).
 
-    Its lines are of `step_s` seconds in UTC, and are final `settles_s` seconds after their end.
+    Its lines are of `step_s` seconds in UTC, and are final `settles_s` seconds after their end. `zone`: in which its month is a
+    calendar month, the name of a time zone.
     """
 
     asked: str
     step_s: int
     settles_s: int
+    zone: str = "UTC"
 
     def __post_init__(self) -> None:
         require_one_of(self.asked, BILL_OCCASIONS, "bill.asked")

@@ -11,10 +11,11 @@ A complete rule for a cloud that bills by the second and charges for the disk of
     compute = { bills = ["running"], free = ["pending", "starting", "stopped"], minimum_s = 60 }
     storage.ssd = { usd_per_gb_month = "0.10" }
 
-A state that is not listed may bill. A price is a decimal string, or three of them: low, expected and high. `longest_boot_s`:
-how long after its creation a machine bills at the latest. `bill = { asked = "doubt", step_s = 3600, settles_s = 3600 }`: the
-bill is stated by the hour, each hour is final an hour later, and a watchdog asks for it when it could settle a doubt; "daily":
-every day.
+`month`: "calendar" (in UTC), "Los Angeles" (calendar months there), "730 h" or "720 h". A state that is not listed may bill. A
+price is a decimal string, or three of them: low, expected and high. `longest_boot_s`: how long after its creation a machine
+bills at the latest. `bill = { asked = "doubt", step_s = 3600, settles_s = 3600 }`: the bill is stated by the hour, each hour is
+final an hour later, and a watchdog asks for it when it could settle a doubt; "daily": every day; `zone`: the time zone of its
+months, UTC without it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from costguard.metering.billing import (
     StorageRule,
     TimeRule,
 )
-from costguard.metering.meter import GB_MONTH, GB_MONTH_720, GB_MONTH_730, PriceRange
+from costguard.metering.meter import GB_MONTH, GB_MONTH_720, GB_MONTH_730, GB_MONTH_PACIFIC, PriceRange
 from costguard.quoting.machine_rates import NO_FACTORS, RegionFactors
 from costguard.values.checks import find_nearest_names, require, require_known_keys, require_one_of, require_whole_number
 from costguard.values.money import Money
@@ -43,10 +44,11 @@ from costguard.values.resource import ENDED, STATES
 REQUIRED = ("source", "observed_on", "lag_s", "restarts", "compute")
 RULE_KEYS = (*REQUIRED, "month", "storage", "address", "traffic", "not_counted", "bill", "longest_boot_s")
 BILL_KEYS = ("asked", "step_s", "settles_s")
+BILL_ZONE = "zone"
 TIME_KEYS = ("bills", "free", "probably_free", "step_s", "minimum_s")
 PRICE_KEYS = ("usd_per_gb_month", "usd_per_gb_month_stopped", "region", "source")
 DISK_KEYS = (*TIME_KEYS, *PRICE_KEYS, "at_rest", "row", "type", "from_gb", "to_gb")
-MONTH_NAMES = {"calendar": GB_MONTH, "730 h": GB_MONTH_730, "720 h": GB_MONTH_720}
+MONTH_NAMES = {"calendar": GB_MONTH, "730 h": GB_MONTH_730, "720 h": GB_MONTH_720, "Los Angeles": GB_MONTH_PACIFIC}
 EVERY_REGION = ("all", "global")
 LONGEST_SECONDS = 366 * 24 * 3600
 """No step, minimum or lag is longer than a year."""
@@ -104,13 +106,14 @@ def _read_rule(provider: str, table: RuleTable, where: str, rows: StorageRateRow
 
 
 def _read_bill(table: RuleTable, where: str) -> BillTerms:
-    require_known_keys(table, BILL_KEYS, where)
+    require_known_keys(table, (*BILL_KEYS, BILL_ZONE), where)
     for key in BILL_KEYS:
         require(key in table, f"{where}.{key}", "is missing", f"it needs {', '.join(BILL_KEYS)}")
     return BillTerms(
         asked=require_one_of(table["asked"], BILL_OCCASIONS, f"{where}.asked"),
         step_s=_read_seconds(table["step_s"], f"{where}.step_s", least=1),
         settles_s=_read_seconds(table["settles_s"], f"{where}.settles_s", least=0),
+        zone=_read_text(table.get(BILL_ZONE, "UTC"), f"{where}.{BILL_ZONE}"),
     )
 
 

@@ -6,19 +6,18 @@ in a period and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310; low, 
 
 from __future__ import annotations
 
-from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache, partial
 
-from costguard.metering.meter import FIXED_UNITS, GB, Meter
+from costguard.metering.meter import FIXED_UNITS, GB, Meter, find_billing_month
 from costguard.metering.span import Span
 from costguard.metering.spending import LiveResource
 from costguard.values.calendar import Period
 from costguard.values.checks import require
-from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND
+from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
 from costguard.values.money import Money, MoneyInterval, divide_half_even, make_zero_interval, sum_intervals
 from costguard.values.resource import Attribution
 
@@ -102,14 +101,16 @@ def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:
 
     A calendar GB-month is divided by the hours of the month of `at`.
     """
-    return _compute_hourly_price(meter, nano, at.year, at.month)
+    return _compute_hourly_price(meter, nano, _find_unit_us(meter, at))
 
 
-def _compute_hourly_price(meter: Meter, nano: int, year: int, month: int) -> int:
-    if meter.unit == GB:
-        return 0
-    unit = FIXED_UNITS.get(meter.unit) or monthrange(year, month)[1] * DAY_US
-    return divide_half_even(nano * meter.quantity * HOUR_US, unit)
+def _find_unit_us(meter: Meter, at: datetime) -> int:
+    """Return the microseconds of the pricing unit at `at`; 0 for a GB."""
+    return 0 if meter.unit == GB else FIXED_UNITS.get(meter.unit) or find_billing_month(meter.unit, to_micros(at))[2]
+
+
+def _compute_hourly_price(meter: Meter, nano: int, unit_us: int) -> int:
+    return divide_half_even(nano * meter.quantity * HOUR_US, unit_us) if unit_us else 0
 
 
 @lru_cache(maxsize=32)
@@ -169,15 +170,15 @@ def _compute_line_burn(span: Span, at: datetime, *, doubtful: bool) -> HourlyBur
 
     `doubtful`: it may not bill, so low and expected are zero and high is its price.
     """
-    return _compute_meter_burn(span.meter, at.year, at.month, doubtful)
+    return _compute_meter_burn(span.meter, _find_unit_us(span.meter, at), doubtful)
 
 
 @lru_cache(maxsize=1024)
-def _compute_meter_burn(meter: Meter, year: int, month: int, doubtful: bool) -> HourlyBurn:  # noqa: FBT001 - a cache tells arguments by their place
-    """Return the burn of `meter` in a month: thousands of machines and disks have a few meters."""
+def _compute_meter_burn(meter: Meter, unit_us: int, doubtful: bool) -> HourlyBurn:  # noqa: FBT001 - a cache tells arguments by their place
+    """Return the burn of `meter` at a length of its unit: thousands of machines and disks have a few meters."""
     price, zero = meter.price, Money(nano=0, currency=meter.price.currency)
     low, expected, high = (
-        Money(nano=_compute_hourly_price(meter, nano, year, month), currency=price.currency)
+        Money(nano=_compute_hourly_price(meter, nano, unit_us), currency=price.currency)
         for nano in (price.low, price.expected, price.high)
     )
     if doubtful:

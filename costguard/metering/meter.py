@@ -8,10 +8,12 @@ the provider states the price.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import lcm
 
+from costguard.values.calendar import find_month_of_day, find_month_start
 from costguard.values.checks import require, require_one_of
-from costguard.values.instant import DAY_US, HOUR_US
+from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from costguard.values.money import NANO
 
 Line = tuple[str, str]
@@ -21,17 +23,19 @@ COMPUTE, STORAGE, ADDRESS_CHARGE, TRAFFIC = "compute", "storage", "address", "tr
 
 HOUR, GB_MONTH, GB = "Hours", "GB-Months", "GB"
 GB_MONTH_730, GB_MONTH_720 = "GB-Months (730 h)", "GB-Months (720 h)"
+GB_MONTH_PACIFIC = "GB-Months (Los Angeles)"
 IOPS, MIBPS = "IOPS", "MiBps"
 MEASURES = (GB, IOPS, MIBPS)
 """What storage is sold by: its size, and the operations and MiB a second that are provisioned for it."""
 _MONTH = "-Months"
-MONTH_UNITS = tuple(unit.replace(GB, measure) for measure in MEASURES for unit in (GB_MONTH, GB_MONTH_730, GB_MONTH_720))
+GB_MONTHS = (GB_MONTH, GB_MONTH_730, GB_MONTH_720, GB_MONTH_PACIFIC)
+MONTH_UNITS = tuple(unit.replace(GB, measure) for measure in MEASURES for unit in GB_MONTHS)
 FIXED_UNITS = {
     HOUR: HOUR_US,
     **{unit: hours * HOUR_US for hours in (730, 720) for unit in MONTH_UNITS if unit.endswith(f"({hours} h)")},
 }
 """Pricing unit -> its microseconds. `GB_MONTH` is a calendar month in UTC, whose length varies, and so are "IOPS-Months" and
-"MiBps-Months"; `GB` is no time at all."""
+"MiBps-Months"; those of `GB_MONTH_PACIFIC` are calendar months in Los Angeles; `GB` is no time at all."""
 SHORTEST_MONTH_US = 28 * DAY_US
 MB_PER_GB = 1000
 """The quantity of a `GB` meter is in MB, as providers count traffic; its price is of a GB, as they state it. So no price has to
@@ -42,6 +46,30 @@ UNITS = (HOUR, *MONTH_UNITS, GB)
 def make_month_unit(measure: str, gb_unit: str) -> str:
     """Return the unit of `measure` for the month of `gb_unit`: "IOPS-Months (730 h)" for IOPS and `GB_MONTH_730`."""
     return gb_unit.replace(GB, measure, 1)
+
+
+def find_billing_month(unit: str, at_us: int) -> tuple[int, int, int]:
+    """Return the calendar month of `unit` that holds an instant: its number since 1970, its start and length in microseconds.
+
+    In Los Angeles a month begins at 07:00 UTC from April to November, at 08:00 UTC else (US summer time since 2007). Example:
+    November 2026 there has 721 hours, and March 743.
+    """
+    pacific = unit.endswith("(Los Angeles)")
+    month = find_month_of_day(at_us // DAY_US)
+    if at_us < _find_start_us(month, pacific=pacific):
+        month -= 1
+    start_us = _find_start_us(month, pacific=pacific)
+    return month, start_us, _find_start_us(month + 1, pacific=pacific) - start_us
+
+
+@lru_cache(maxsize=1024)
+def _find_start_us(month: int, *, pacific: bool) -> int:
+    hours = (7 if month % 12 in SUMMER_MONTHS else 8) if pacific else 0
+    return to_micros(find_month_start(month)) + hours * HOUR_US
+
+
+SUMMER_MONTHS = range(3, 11)
+"""April to November, counted from 0: they begin on the clock of summer in Los Angeles."""
 
 
 def get_measure(unit: str) -> str:

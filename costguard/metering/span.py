@@ -26,10 +26,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 
-from costguard.metering.meter import FIXED_UNITS, GB, MB_PER_GB, Meter
-from costguard.values.calendar import Period, find_month_of_day, find_month_start
+from costguard.metering.meter import FIXED_UNITS, GB, MB_PER_GB, Meter, find_billing_month
+from costguard.values.calendar import Period
 from costguard.values.checks import require, require_one_of
 from costguard.values.instant import DAY_US, SECOND_US, to_micros
 from costguard.values.money import Money, MoneyInterval, divide_half_even
@@ -249,7 +248,7 @@ def _compute_progress(span: Span, at_us: int) -> tuple[int, int]:
     unit = FIXED_UNITS.get(meter.unit)
     if unit is not None:
         return reached - begun, unit
-    return _count_months(anchor + begun, anchor + reached)
+    return _count_months(meter.unit, anchor + begun, anchor + reached)
 
 
 def _count_billable_us(meter: Meter, elapsed_us: int) -> int:
@@ -260,25 +259,17 @@ def _count_billable_us(meter: Meter, elapsed_us: int) -> int:
     return max(-(-elapsed_us // step) * step, meter.minimum_s * SECOND_US)
 
 
-def _count_months(begin_us: int, end_us: int) -> tuple[int, int]:
-    """Return the calendar months in UTC from one instant to another, as (numerator, denominator).
+def _count_months(unit: str, begin_us: int, end_us: int) -> tuple[int, int]:
+    """Return the calendar months of `unit` from one instant to another, as (numerator, denominator).
 
     Half of February and half of March are (1, 1): each is the fraction of its own month.
     """
-    from_month, from_us, from_length = _find_month(begin_us // DAY_US)
-    to_month, to_us, to_length = _find_month(end_us // DAY_US)
+    from_month, from_us, from_length = find_billing_month(unit, begin_us)
+    to_month, to_us, to_length = find_billing_month(unit, end_us)
     if from_month == to_month:
         return end_us - begin_us, to_length
     months = (to_month - from_month) * from_length * to_length
     return months + (end_us - to_us) * from_length - (begin_us - from_us) * to_length, from_length * to_length
-
-
-@lru_cache(maxsize=1024)
-def _find_month(day: int) -> tuple[int, int, int]:
-    """Return the month (since 1970, UTC) of a day since 1970, when it begins, and how long it is, in microseconds."""
-    month = find_month_of_day(day)
-    begun = to_micros(find_month_start(month))
-    return month, begun, to_micros(find_month_start(month + 1)) - begun
 
 
 def compute_known_until(

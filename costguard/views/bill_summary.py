@@ -11,6 +11,7 @@ from costguard.values.calendar import Period
 from costguard.values.instant import from_micros
 from costguard.values.money import Money
 from costguard.values.text_format import format_exact, format_instant, get_currency_sign
+from costguard.views.bill_files_read import BillFileReading, build_readings_data, build_readings_table
 from costguard.views.bills import LONGEST_NAME, RECONCILE_SCHEMA
 from costguard.views.document import Column, Document, build_record, build_table
 
@@ -45,7 +46,14 @@ class BillSummary:
 
 
 def build_bill_summary_document(
-    bills: Sequence[BillSummary], *, ledger: str, period: Period, at: datetime, tolerance: str, notes: Sequence[str]
+    bills: Sequence[BillSummary],
+    readings: Sequence[BillFileReading],
+    *,
+    ledger: str,
+    period: Period,
+    at: datetime,
+    tolerance: str,
+    notes: Sequence[str],
 ) -> Document:
     """Return the document. `ledger`: where there is none. The keys of a comparison are there, and empty."""
     label = f"{period.start:%Y-%m}"
@@ -57,6 +65,7 @@ def build_bill_summary_document(
         "compared": False,
         "bills": [build_record(SUMMARY_COLUMNS, one) for one in bills],
         "imports": [],
+        "files": build_readings_data(readings),
         "not_asked": [],
         "accounts": [],
         "notes": [describe_missing_ledger(ledger), *notes],
@@ -67,7 +76,7 @@ def build_bill_summary_document(
         data=data,
         records=tuple(_build_flat_record(one) for one in bills),
         lead=(f"{describe_missing_ledger(ledger)}.",),
-        tables=(build_table(SUMMARY_COLUMNS, bills, headings, title="Content of the bill"),),
+        tables=(build_table(SUMMARY_COLUMNS, bills, headings, title="Content of the bill"), build_readings_table(readings)),
         notes=tuple(f"{note.rstrip('.')}." for note in notes),
     )
 

@@ -35,6 +35,7 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
+from costguard.views.bill_files_read import BillFileReading, build_readings_data, build_readings_table
 from costguard.views.document import Column, Document, TableView, build_record, build_table
 
 RECONCILE_SCHEMA = "costguard.reconcile/1"
@@ -48,7 +49,8 @@ OUTSIDE_STATEMENT = "outside of the statement"
 class Reconciliation:
     """The result of one run of `costguard reconcile`.
 
-    - `imports`: the bills that were imported. `not_asked`: (provider, reason) of bills that were not requested.
+    - `imports`: the bills that were imported. `readings`: the files that were read. `not_asked`: (provider, reason) of bills
+      that were not requested.
     - `notes`: a sentence for each other omission. `told`: number of notices written.
     - `evidence`: the doubt about charges that settled lines removed. `unused`: lines that removed none, though they might have.
     """
@@ -59,6 +61,7 @@ class Reconciliation:
     tolerance: Tolerance
     results: tuple[DriftResult, ...]
     imports: tuple[BillImport, ...] = ()
+    readings: tuple[BillFileReading, ...] = ()
     not_asked: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     told: int = 0
@@ -78,6 +81,7 @@ def build_reconciliation_document(reconciliation: Reconciliation) -> Document:
         "as_of": format_instant(reconciliation.at),
         "tolerance": reconciliation.tolerance.format(),
         "imports": [_build_import_data(one) for one in reconciliation.imports],
+        "files": build_readings_data(reconciliation.readings),
         "not_asked": [{"provider": name, "why": why} for name, why in reconciliation.not_asked],
         "accounts": [build_record(RESULT_COLUMNS, one) for one in reconciliation.results],
         "notes": list(reconciliation.notes),
@@ -194,7 +198,11 @@ def _build_unused_data(one: EvidenceFinding) -> dict[str, object]:
 def _list_tables(reconciliation: Reconciliation) -> Iterator[TableView]:
     if reconciliation.results:
         headings = ("provider", "account", "billed>", "charged>", "low>", "high>", "drift>", "unexplained>", "outcome")
-        yield build_table(RESULT_COLUMNS, reconciliation.results, headings, title="Bills and charges")
+        table = build_table(RESULT_COLUMNS, reconciliation.results, headings, title="Bills and charges")
+        totals = tuple(_list_total_rows(reconciliation.results))
+        yield TableView(title=table.title, columns=table.columns, rows=(*table.rows, *totals), sums=len(totals))
+    if reconciliation.readings:
+        yield build_readings_table(reconciliation.readings)
     causes = tuple(_build_cause_row(one, part) for one in reconciliation.results for part in one.parts)
     if causes:
         yield TableView(
@@ -202,6 +210,18 @@ def _list_tables(reconciliation: Reconciliation) -> Iterator[TableView]:
             columns=("provider", "account", "cause", "charge", "what", "amount>", "why"),
             rows=causes,
         )
+
+
+def _list_total_rows(results: Sequence[DriftResult]) -> Iterator[tuple[str, ...]]:
+    """Yield the sums of several results, one a currency, in the order of the table's columns."""
+    for currency in dict.fromkeys(one.currency for one in results) if len(results) > 1 else ():
+        its = [one for one in results if one.currency == currency]
+        billed, unexplained = sum(one.billed for one in its), sum(one.unexplained for one in its)
+        low, expected, high = (sum(one.charged[end] for one in its) for end in range(3))
+        plain = [_to_money(nano, currency).format() for nano in (abs(billed), expected, low, high, unexplained)]
+        sign = get_currency_sign(currency)
+        amounts = (f"{'-' * (billed < 0)}{sign}{plain[0]}", f"{sign}{plain[1]}", plain[2], plain[3])
+        yield "total", "", *amounts, _format_signed_amount(billed - expected, currency), plain[4], ""
 
 
 def _build_cause_row(one: DriftResult, part: DriftPart) -> tuple[str, ...]:

@@ -97,11 +97,13 @@ class GcpPlugin:
 
     @property
     def bill_files(self) -> BillFiles:
-        """Return Google's names in FOCUS files, and how they name its resources."""
+        """Return the format of Google's exports, its names in FOCUS files, and how they name its resources."""
         from costguard.bills.bill_files import BillFiles
+        from costguard_gcp.billing_export import EXPORT_FORMAT
         from costguard_gcp.wire import take_last_part
 
-        return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=take_last_part)
+        called = ("GCP", "Google", "Google Cloud Platform", "Google LLC")
+        return BillFiles(formats=(EXPORT_FORMAT,), called=called, resource=take_last_part)
 
     def fetch_spot_notice(self, metadata: MetadataService) -> str | None:
         """Return a notice once the machine is preempted: `GET /computeMetadata/v1/instance/preempted` returns TRUE."""

@@ -18,7 +18,7 @@ from costguard.bills.bill_files import (
     classify_charge,
     get_arn_tail,
     parse_export_instant,
-    parse_focus_line,
+    parse_focus_lines,
     sum_bill_lines,
 )
 from costguard.bills.bill_line import BillLine, BillLines
@@ -55,7 +55,7 @@ ROW: dict[str, object] = {
 
 def billed(rows: Iterable[ExportRow], export: FocusSource = EXPORT) -> BillLines:
     """The lines of the day in `rows`."""
-    return sum_bill_lines((parse_focus_line(row, export) for row in rows), DAY)
+    return sum_bill_lines((part for row in rows for part in parse_focus_lines(row, export)), DAY)
 
 
 def line_of(*rows: ExportRow, export: FocusSource = EXPORT) -> BillLine:
@@ -121,7 +121,7 @@ def test_a_line_with_an_invoice_or_of_a_month_long_over_is_final() -> None:
 )
 def test_a_row_that_cannot_be_read_is_refused(column: str, odd: object) -> None:
     with pytest.raises(InputError):
-        parse_focus_line({**ROW, column: odd}, EXPORT)
+        list(parse_focus_lines({**ROW, column: odd}, EXPORT))
 
 
 def test_lines_without_end_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,10 +184,10 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 @given(st.lists(st.dictionaries(st.sampled_from(sorted(ROW)), ODD, max_size=4), max_size=4))
 def test_whatever_a_row_says_no_amount_is_invented(changes: list[dict[str, object]]) -> None:
     rows = [{**ROW, **change} for change in changes]
-    parts = []
+    parts = list[tuple[BillLine, Decimal]]()
     for row in rows:
         with suppress(InputError):
-            parts.append(parse_focus_line(row, EXPORT))
+            parts += parse_focus_lines(row, EXPORT)
     found = sum_bill_lines(parts, DAY)
     stated = [value for row in rows for value in (row["EffectiveCost"], row["BilledCost"])]
     amounts = {int(_decimal(value).scaleb(9).to_integral_value()) for value in stated if _decimal(value).is_finite()}

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.providers.lambda_.rig import LambdaRig
 from tests.providers.runpod.rig import RunpodRig
 from tests.providers.vast.rig import VastRig
 
-DAY = timedelta(days=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 EBS = "EBS:VolumeUsage.gp3"
 
 
@@ -131,36 +132,106 @@ def test_cost_explorer_which_names_no_machine_is_held_against_the_region(
     assert agrees(found), found
 
 
-def test_a_focus_export_of_gcp_is_the_charges(costguard: Command, serve: Callable[..., None], tmp_path: Path) -> None:
-    rig = GcpRig()
+def focus(start: datetime, end: datetime, amount: Decimal, charge: str, where: str) -> dict[str, Any]:
+    return {
+        "BillingAccountId": "01-02",
+        "SubAccountId": "acme-lab",
+        "ProviderName": "Google Cloud",
+        "BillingCurrency": "USD",
+        "ChargePeriodStart": start.isoformat(),
+        "ChargePeriodEnd": end.isoformat(),
+        "ChargeCategory": "Usage",
+        "ServiceCategory": "Compute",
+        "BilledCost": str(amount),
+        "ResourceId": where,
+        "SkuMeter": charge,
+    }
+
+
+SKUS = {"compute": "N1 Predefined Instance Core running in Americas", "storage": "Balanced PD Capacity in Americas"}
+
+
+def view(project: Any, *args: Any) -> dict[str, Any]:  # noqa: ANN401 - as the form has it
+    """A row of Google's FOCUS view: SubAccountId is the billing account, and a discount is in both costs."""
+    row = focus(*args)
+    cost = Decimal(row["BilledCost"])
+    credited = [{"Name": "sustained", "Amount": str(-cost / 5), "FullName": "", "Id": "s", "Type": "SUSTAINED_USAGE_DISCOUNT"}]
+    more = {"SubAccountId": "01-02", "ChargeCategory": "usage", "x_Project": project, "x_Credits": credited}
+    paid = str(cost - cost / 5)
+    return (
+        row | more | {"BilledCost": paid, "EffectiveCost": paid, "SkuMeter": None, "ChargeDescription": SKUS[row["SkuMeter"]]}
+    )
+
+
+def detailed(start: datetime, end: datetime, amount: Decimal, charge: str, where: str) -> dict[str, Any]:
+    """A row of the detailed export of an account in EUR, with a discount."""
+    return {
+        "billing_account_id": "01-02",
+        "service": {"id": "6F81-5844-456A", "description": "Compute Engine"},
+        "sku": {"id": charge, "description": SKUS[charge]},
+        "usage_start_time": f"{start:%Y-%m-%d %H:%M:%S} UTC",
+        "usage_end_time": f"{end:%Y-%m-%d %H:%M:%S} UTC",
+        "project": {"id": "acme-lab", "number": "1"},
+        "location": {"region": "us-central1", "zone": "us-central1-a"},
+        "cost": str(amount * Decimal("0.5")),
+        "currency": "EUR",
+        "currency_conversion_rate": 0.5,
+        "credits": [{"type": "PROMOTION", "amount": -0.01}],
+        "invoice": {"month": f"{start - 8 * HOUR:%Y%m}"},
+        "cost_type": "regular",
+        "resource": {"global_name": where},
+        "export_time": f"{end:%Y-%m-%d %H:%M:%S} UTC",
+    }
+
+
+def as_text(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in row.items()}
+
+
+FORMS: dict[str, tuple[Callable[..., dict[str, Any]], bool]] = {
+    "a FOCUS export": (focus, False),
+    "the FOCUS view with structs": (partial(view, {"id": "acme-lab", "number": "1", "name": "Lab"}), False),
+    "the FOCUS view as CSV with JSON in its cells": (partial(view, {"id": "acme-lab"}), True),
+    "the FOCUS view with the project as text": (partial(view, "acme-lab"), True),
+    "Google's own FOCUS export": (partial(view, {"Id": "acme-lab", "Number": "1"}), False),
+    "the detailed export": (detailed, False),
+    "the detailed export as CSV": (detailed, True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_bill_of_google_is_the_charges(costguard: Command, serve: Callable[..., None], tmp_path: Path, form: str) -> None:
+    rig, (build, is_csv) = GcpRig(), FORMS[form]
     serve(rig)
     assert costguard("status").code == 0
     now = datetime.now(UTC)
-    rows = []
-    for resource, start, end, line in owed(rig.fake.resources, now):
-        rows.append(
-            {
-                "BillingAccountId": "01-02",
-                "SubAccountId": "acme-lab",
-                "ProviderName": "Google Cloud",
-                "BillingCurrency": "USD",
-                "ChargePeriodStart": start.isoformat(),
-                "ChargePeriodEnd": end.isoformat(),
-                "ChargeCategory": "Usage",
-                "ServiceCategory": "Compute",
-                "BilledCost": str(dollars(line.amount)),
-                "ResourceId": f"//compute.googleapis.com/projects/1/zones/us-central1-a/instances/{number_of(resource.id)}",
-                "SkuMeter": line.charge,
-            }
-        )
-    (tmp_path / "gcp.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ran = costguard("reconcile", "--json")
+    month = ("--month", f"{now - 8 * HOUR:%Y-%m}")
+    rows, until = list[dict[str, Any]](), now - 2 * DAY
+    while (start := until) < now:
+        until = min(now, start.replace(minute=0, second=0, microsecond=0) + HOUR)
+        for resource in rig.fake.resources:
+            kind = "instances" if resource.runs else "disks"
+            where = f"//compute.googleapis.com/projects/1/zones/us-central1-a/{kind}/{number_of(resource.id)}"
+            for line in charge_resource(resource, to_us(start), to_us(until)):
+                rows.append(build(start, until, dollars(line.amount), line.charge, where))
+    if is_csv:
+        rows = [as_text(row) for row in rows]
+    written = io.StringIO(newline="")
+    writer = csv.DictWriter(written, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "gcp.json").write_text(written.getvalue() if is_csv else lines)
+    ran = costguard("reconcile", *month, "--json")
     assert ran.code == 0, ran.out + ran.err
     assert agrees(result(ran, "gcp")), ran.out
-    filed = costguard("--offline", "reconcile", "--file", "gcp.json", "--json")
+    assert result(ran, "gcp")["account"] == "acme-lab"
+    filed = costguard("--offline", "reconcile", *month, "--file", "gcp.json", "--json")
     assert agrees(result(filed, "gcp")), filed.out
     (one,) = filed.data["imports"]
     assert (one["added"], one["replaced"]) == (0, 0), "what was asked for and the file it stands in are one statement"
+    (read,) = filed.data["files"]
+    assert read["records"] == len(rows)
 
 
 def test_a_cloud_without_a_bill_and_one_that_fails_are_said(costguard: Command, serve: Callable[..., None]) -> None:

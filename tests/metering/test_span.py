@@ -7,18 +7,21 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import InputError
+from costguard.metering.burn import compute_hourly_price
 from costguard.metering.meter import (
     FIXED_UNITS,
     GB,
     GB_MONTH,
     GB_MONTH_720,
     GB_MONTH_730,
+    GB_MONTH_PACIFIC,
     HOUR,
     LARGEST_PRICE,
     Meter,
@@ -38,6 +41,7 @@ from costguard.metering.span import (
     count_expected_us,
     split_by_day,
 )
+from costguard.values import calendar
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, EARLIEST, HOUR_US, LATEST, SECOND_US, from_micros, require_instant, to_micros
 from costguard.values.money import NANO
@@ -245,6 +249,17 @@ def test_every_month_of_the_calendar_costs_one_month(year: int) -> None:
     for start, end in pairwise(begins):
         assert total(made(gp3, end - start, start=start)) == (40 * NANO,) * 3
     assert total(made(gp3, begins[-1] - begins[0], start=begins[0])) == (480 * NANO,) * 3
+
+
+@pytest.mark.parametrize(("month", "hours"), [(1, 744), (2, 672), (3, 743), (4, 720), (10, 744), (11, 721), (12, 744)])
+def test_a_month_of_google_is_the_calendar_month_in_los_angeles(month: int, hours: int) -> None:
+    wall = calendar.make_month(2026, month, ZoneInfo("America/Los_Angeles"))
+    disk = Meter("storage", usd("0.10"), unit=GB_MONTH_PACIFIC, quantity=100)
+    assert wall.length == hours * HOURS
+    assert total(made(disk, wall.length, start=wall.start)) == (10 * NANO,) * 3
+    at = wall.start + timedelta(days=9)
+    assert compute_hourly_price(disk, NANO // 10, at) == pytest.approx(10 * NANO / hours, abs=1)
+    assert total(made(disk, HOURS, start=wall.end - HOURS))[1] == round(10 * NANO / hours)
 
 
 @pytest.mark.parametrize(("year", "month", "days"), [(2027, 2, 28), (2028, 2, 29), (2027, 4, 30), (2027, 1, 31)])

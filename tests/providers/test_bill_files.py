@@ -56,6 +56,21 @@ KEYS = {
         "lineItem/UsageType",
         "savingsPlan/SavingsPlanEffectiveCost",
     ),
+    "gcp": (
+        "billing_account_id",
+        "usage_start_time",
+        "usage_end_time",
+        "cost",
+        "currency",
+        "currency_conversion_rate",
+        "credits",
+        "project",
+        "invoice",
+        "cost_type",
+        "export_time",
+        "sku.description",
+        "resource.global_name",
+    ),
 }
 
 

@@ -82,6 +82,7 @@ def held(url: str, world: World, now: datetime) -> tuple[BillComparison, list[Bi
             tolerance=DEFAULT_TOLERANCE,
             missing={},
             periods=dict.fromkeys(CLOUDS, asked[0].period),
+            rules=RULES,
         )
     return found, asked
 

@@ -198,5 +198,6 @@ def reconciled_outcome(url: str, world: World, now: datetime, period: Period) ->
             tolerance=DEFAULT_TOLERANCE,
             missing={},
             periods={"sim-gcp": asked.period},
+            rules=RULES,
         )
     return {one.outcome for one in found.results}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from hashlib import sha256
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -26,7 +27,7 @@ from costguard.bills.bill_line import CREDIT, TAX, BillLine
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.tables.bills import LINE_KEY_NAMES, BillLineRow
 from costguard.values.instant import to_micros
-from costguard.values.money import divide_half_even
+from costguard.values.money import NANO, divide_half_even
 from costguard.values.resource import make_storable
 
 BATCH_LINES = 500
@@ -87,6 +88,12 @@ class StagedStatement:
         sums = select(func.count(), start, end, func.coalesce(func.sum(_LINE.c.estimated), 0))
         (extent,) = self._ask(sums.where(_LINE.c.provider == provider))
         return tuple(extent)
+
+    def sum_amounts(self) -> dict[str, Decimal]:
+        """Return the sum of all lines by currency."""
+        units, nano = func.sum(_LINE.c.nano // NANO), func.sum(_LINE.c.nano % NANO)
+        sums = self._ask(select(_LINE.c.currency, units, nano).group_by(_LINE.c.currency))
+        return {currency: Decimal(units) + Decimal(nano).scaleb(-9) for currency, units, nano in sums}
 
     def iterate_batches(self, provider: str) -> Iterator[list[BilledRow]]:
         """Yield the lines of one provider in batches, as the ledger has them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -19,14 +19,16 @@ from costguard.bills.bill_files import (
     BillFiles,
     BillFormat,
     BillLinePart,
+    BillTally,
     FocusSource,
     find_missing_columns,
     fold_column,
     get_focus_provider,
-    parse_focus_line,
+    parse_focus_lines,
 )
 from costguard.errors import InputError, shorten, to_one_line
-from costguard.files.records import LocatedRecord, list_pieces, read_records
+from costguard.files.records import LocatedRecord, list_pieces, parse_json, read_records
+from costguard.files.table import looks_like_json
 from costguard.providers import plugins
 from costguard.providers.context import BillFilePiece, BillFilePlugin
 from costguard.services.poll.listing_validation import may_speak_for
@@ -34,6 +36,7 @@ from costguard.values.checks import find_nearest_names
 
 FOCUS_KIND = "FOCUS"
 FOCUS_COLUMN_HINTS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
+STRUCT_COLUMNS = frozenset(("xproject", "xcredits"))
 NAMES_SHOWN_MAX = 6
 
 ListAccounts = Callable[[str], Sequence[str]]
@@ -77,12 +80,21 @@ def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> Bil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedBill:
-    """One bill: a file, or the files of a folder that form one bill. `kind`: its name; `sums`: see `BillFormat`."""
+    """One bill: a file, or the files of a folder that form one bill. `kind`: its name; `sums`: see `BillFormat`.
+
+    `tally` is complete, and `stated_at` final, once `parts` were read to their end.
+    """
 
     kind: str
     sums: bool
     parts: Iterator[BillLinePart]
-    stated_at: datetime
+    made_at: datetime
+    tally: BillTally
+
+    @property
+    def stated_at(self) -> datetime:
+        """When the newest row was written, or the file: a copy made later of an older export is still the older one."""
+        return min(self.made_at, self.tally.exported_at or self.made_at)
 
 
 def open_bill(path: Path, kinds: BillFileKinds, now: datetime) -> OpenedBill:
@@ -93,22 +105,26 @@ def open_bill(path: Path, kinds: BillFileKinds, now: datetime) -> OpenedBill:
 def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFileKinds, now: datetime) -> OpenedBill:
     """Open a bill as `open_bill` does, from pieces in any place. `path`: the name of the whole bill."""
     stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
-    places = read_records(pieces)
+    pages, tally = list[BillFileRecord](), BillTally()
+    places = read_records(pieces, pages)
     first = next(places, None)
     if first is None:
         hint = "a month without charges needs no file"
         raise InputError("has a header and no rows", field=path, hint=hint)
-    about = BillFileFacts(account="", as_of=stated_at)
     every = _restore_first(first, places)
     if FOCUS_COLUMN_HINTS & set(map(fold_column, first[1])) and not _match_formats(first[1], kinds):
-        return OpenedBill(
-            kind=FOCUS_KIND, sums=True, parts=_read_focus_parts(path, every, kinds, stated_at), stated_at=stated_at
-        )
+        parts = _read_focus_parts(path, every, kinds, FocusSource(as_of=stated_at, tally=tally))
+        return OpenedBill(kind=FOCUS_KIND, sums=True, parts=parts, made_at=stated_at, tally=tally)
     provider, one = _choose_format(path, first[1], kinds)
+    about = BillFileFacts(account="", as_of=stated_at, tally=tally)
     if not one.says_whose:
-        about = BillFileFacts(account=_find_bill_account(path, provider, kinds), as_of=stated_at)
-    parts = _read_parts(every, one, about)
-    return OpenedBill(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
+        about = replace(about, account=_find_bill_account(path, provider, kinds))
+    if one.survey is not None:
+        records = list(every)
+        with _add_place_to_errors(path):
+            about, every = replace(about, bucket=one.survey(record for _, record in records)), iter(records)
+    parts = _read_parts(path, every, one, about, pages)
+    return OpenedBill(kind=one.name, sums=one.sums, parts=parts, made_at=stated_at, tally=tally)
 
 
 def _restore_first(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
@@ -116,7 +132,9 @@ def _restore_first(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Itera
     yield from rest
 
 
-def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
+def _read_parts(
+    path: str, places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts, pages: Sequence[BillFileRecord]
+) -> Iterator[BillLinePart]:
     """Parse every record in the format of the first one; a record of another format is refused."""
     columns: frozenset[str] = frozenset()
     for place, record in places:
@@ -126,7 +144,14 @@ def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFil
                 hint = f"the first one of the bill is of {one.name}: name files of other formats one by one"
                 raise InputError("is of another format", field=place, hint=hint)
         with _add_place_to_errors(place):
-            yield from one.read(record, about)
+            parts = list(one.read(record, about))
+        about.tally.records += 1
+        if not parts:
+            about.tally.left_out[one.omits] += 1
+        yield from parts
+    if one.finish is not None:
+        with _add_place_to_errors(path):
+            one.finish(pages, about.tally)
 
 
 @contextmanager
@@ -186,13 +211,14 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
 
 
 def _read_focus_parts(
-    path: str, places: Iterable[LocatedRecord], kinds: BillFileKinds, as_of: datetime
+    path: str, places: Iterable[LocatedRecord], kinds: BillFileKinds, source: FocusSource
 ) -> Iterator[BillLinePart]:
     """Yield the rows of a FOCUS file, each for the provider that it names. Raises InputError if none is wanted."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, FocusSource]()
     columns: frozenset[str] = frozenset()
     for place, record in places:
+        source.tally.records += 1
         if record.keys() != columns:
             columns = frozenset(record)
             _check_columns(path if not exports else place, record)
@@ -205,14 +231,20 @@ def _read_focus_parts(
             continue
         provider = name if may_speak_for(plugin, name) else plugin
         if provider not in exports:
-            resource = kinds.known[plugin].resource
-            exports[provider] = FocusSource(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
+            exports[provider] = replace(source, provider=provider, resource=kinds.known[plugin].resource)
         with _add_place_to_errors(place):
-            yield parse_focus_line(record, exports[provider])
+            yield from parse_focus_lines(_parse_structs(record), exports[provider])
     if not exports:
         names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(NAMES_SHOWN_MAX))
         what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
         raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider names their provider")
+
+
+def _parse_structs(record: BillFileRecord) -> BillFileRecord:
+    """Return a record with the structs parsed that a CSV has as JSON text (Google's project and credits)."""
+    texts = {name: value for name, value in record.items() if fold_column(name) in STRUCT_COLUMNS and isinstance(value, str)}
+    structs = {name: parse_json(text) or text for name, text in texts.items() if looks_like_json(text)}
+    return {**record, **structs} if structs else record
 
 
 def _check_columns(where: str, record: BillFileRecord) -> None:

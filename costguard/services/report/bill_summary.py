@@ -10,21 +10,26 @@ from costguard.ledger.bills.staging import StagedStatement
 from costguard.services.poll.bill_files import BillFileKinds, open_bill
 from costguard.settings import expand_path
 from costguard.values.instant import from_micros
+from costguard.views.bill_files_read import BillFileReading
 from costguard.views.bill_summary import BillSummary
 
 NO_ACCOUNT = "not stated"
 """The account of a file that names none: there is no ledger whose accounts it could be one of."""
 
 
-def summarize_bills(files: Sequence[str], kinds: BillFileKinds, now: datetime) -> list[BillSummary]:
-    """Read every file to its end and return its lines by provider, account, month and currency."""
-    summaries = list[BillSummary]()
+def summarize_bills(
+    files: Sequence[str], kinds: BillFileKinds, now: datetime
+) -> tuple[list[BillSummary], list[BillFileReading]]:
+    """Read every file to its end; return its lines by provider, account, month and currency, and what was read."""
+    summaries, readings = list[BillSummary](), list[BillFileReading]()
     for name in dict.fromkeys(files):
         bill = open_bill(expand_path(name), kinds, now)
         with StagedStatement() as staged:
             staged.add(bill.parts, sums=bill.sums)
-            summaries += _summarize_statement(staged, f"{Path(name).name} ({bill.kind})")
-    return summaries
+            source = f"{Path(name).name} ({bill.kind})"
+            summaries += _summarize_statement(staged, source)
+            readings.append(BillFileReading(source=source, lines=staged.sum_amounts(), tally=bill.tally))
+    return summaries, readings
 
 
 def _summarize_statement(staged: StagedStatement, source: str) -> Iterator[BillSummary]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from costguard.bills.bill_line import BillImport, BillLines
 from costguard.bills.drift import (
@@ -27,11 +28,12 @@ from costguard.bills.reconciliation import compare_bills, explain_drift
 from costguard.errors import CostguardError, InputError, to_one_line
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE
 from costguard.providers.ports import ChargeSource, InstanceSource
 from costguard.services.poll.concurrency import run_all
-from costguard.values.calendar import Period
+from costguard.values.calendar import Period, find_month
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 
 if TYPE_CHECKING:  # types and no more
@@ -77,15 +79,32 @@ class BillComparison:
     straddling: Mapping[str, int]
 
 
+def find_bill_month(rules: Mapping[str, BillingRule], provider: str, period: Period) -> Period:
+    """Return the bill's month of `provider` for a month in UTC: Google's are months in Los Angeles."""
+    terms = get_billing_rule(rules, provider).bill
+    zone = "UTC" if terms is None else terms.zone
+    return period if zone == "UTC" else find_month(period.start + period.length / 2, ZoneInfo(zone))
+
+
 def ask_for_bills(
-    sources: Sequence[tuple[str, InstanceSource]], period: Period, now: datetime, *, limit_s: float = BILLS_LIMIT_S
+    sources: Sequence[tuple[str, InstanceSource]],
+    period: Period,
+    now: datetime,
+    *,
+    limit_s: float = BILLS_LIMIT_S,
+    rules: Mapping[str, BillingRule] | None = None,
 ) -> list[BillAnswer]:
-    """Fetch the bill of each account in parallel; a provider without a billing API is reported as such."""
-    reach = Period(start=period.start, end=min(period.end, max(now, period.start)))
-    questions = {number: partial(_fetch_bill, source, reach) for number, (_, source) in enumerate(sources)}
+    """Fetch the bill of each account in parallel; a provider without a billing API is reported as such.
+
+    `rules`: `period` is a month in UTC, and each account is asked for the month of its own bill.
+    """
+    months = [find_bill_month(rules or {}, "".join(source.providers[:1]), period) for _, source in sources]
+    reaches = [Period(start=one.start, end=min(one.end, max(now, one.start))) for one in months]
+    questions = {number: partial(_fetch_bill, source, reaches[number]) for number, (_, source) in enumerate(sources)}
     answers = run_all(questions, limit_s=limit_s, doing="fetching bills")
     return [
-        _to_bill_answer(name, tuple(source.providers), reach, answers[number]) for number, (name, source) in enumerate(sources)
+        _to_bill_answer(name, tuple(source.providers), reaches[number], answers[number])
+        for number, (name, source) in enumerate(sources)
     ]
 
 
@@ -116,14 +135,17 @@ def reconcile_bills(
     tolerance: Tolerance,
     missing: Mapping[str, str],
     periods: Mapping[str, Period],
+    rules: Mapping[str, BillingRule],
 ) -> BillComparison:
-    """Compare the bills of `providers` in the ledger with the charges of `period`.
+    """Compare the bills of `providers` in the ledger with the charges of `period`, a month in UTC.
 
-    `missing`: by provider, what its bill leaves out. `periods`: accounts that answered completely, and for which period.
+    `rules`: they state of which zone a provider's month is. `missing`: by provider, what its bill leaves out. `periods`:
+    accounts that answered completely, and for which period.
     """
     results, unstated = list[DriftResult](), list[tuple[str, str]]()
-    aside, over = list[tuple[str, ProviderBill]](), dict[str, int]()
+    aside, over, utc_month = list[tuple[str, ProviderBill]](), dict[str, int](), period
     for provider in providers:
+        period = find_bill_month(rules, provider, utc_month)
         best, others = bills.load_statements(provider, period)
         aside += [(provider, one) for one in others]
         over[provider] = sum(bills.count_straddling(provider, one, period) for one in best.values())

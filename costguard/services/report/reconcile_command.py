@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +31,7 @@ from costguard.ledger.db.maintenance import describe_ledger_path
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_leader_lease, load_open_overrides
 from costguard.ledger.spans.books import SpendingReader
+from costguard.metering.billing import BillingRule
 from costguard.reporting.statement.period import parse_month
 from costguard.services import CommandAnswer
 from costguard.services.guarding.overrides import describe_user, get_now, open_guard_store
@@ -40,10 +41,18 @@ from costguard.services.poll.configured_providers import open_providers as opene
 from costguard.services.poll.listing_validation import may_speak_for
 from costguard.services.poll.market_prices import read_price_ceilings
 from costguard.services.report.bill_summary import NO_ACCOUNT, summarize_bills
-from costguard.services.report.reconcile import BillAnswer, BillComparison, ask_for_bills, import_answers, reconcile_bills
+from costguard.services.report.reconcile import (
+    BillAnswer,
+    BillComparison,
+    ask_for_bills,
+    find_bill_month,
+    import_answers,
+    reconcile_bills,
+)
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.calendar import Period
+from costguard.views.bill_files_read import BillFileReading, list_reading_notes
 from costguard.views.bill_summary import build_bill_summary_document, build_uncompared_error, describe_missing_ledger
 from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
 
@@ -78,10 +87,11 @@ def answer_reconcile(
     with BillStore(url, rules=rules) as bills:
         if files:
             kinds = _list_kinds(only, account or "", partial(_list_known_accounts, url))
-            imports, answers = _import_files(bills, files, kinds, now, complete=complete), list[BillAnswer]()
-            notes = [*_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
+            (imports, readings), answers = _import_files(bills, files, kinds, now, complete=complete), list[BillAnswer]()
+            notes = [*list_reading_notes(readings), *_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
         else:
-            answers = [] if offline else _ask_accounts(settings, only, period, now)
+            readings = []
+            answers = [] if offline else _ask_accounts(settings, only, period, now, rules)
             imports, notes = import_answers(bills, answers, who=describe_user(), now=now), _list_foreign_rows(answers)
         ceilings = partial(read_price_ceilings, settings)
         with (
@@ -90,7 +100,8 @@ def answer_reconcile(
         ):
             old_records = bill_reader.load_reconciliations(period)
             providers = _choose_providers(bill_reader.list_billed_providers(period), answers, only)
-            evidence = [bills.apply_evidence(provider, period, now=now) for provider in providers]
+            months = {provider: find_bill_month(rules, provider, period) for provider in providers}
+            evidence = [bills.apply_evidence(provider, month, now=now) for provider, month in months.items()]
             comparison = reconcile_bills(
                 bills=bill_reader,
                 charges=books,
@@ -100,6 +111,7 @@ def answer_reconcile(
                 tolerance=allowed,
                 missing={name: one.why for one in answers if one.billed and one.why for name in one.providers},
                 periods={name: one.period for one in answers if one.billed and not one.why for name in one.providers},
+                rules=rules,
             )
         messages, notified_results = _build_messages(comparison.results, old_records, url, settings, now)
         bills.record_results(comparison.results, who=describe_user(), messages=messages, announced=notified_results)
@@ -112,6 +124,7 @@ def answer_reconcile(
         tolerance=allowed,
         results=comparison.results,
         imports=tuple(imports),
+        readings=tuple(readings),
         not_asked=tuple((one.name, one.why) for one in answers if one.billed is None),
         notes=(*notes, *_list_other_months(imports, period), *_list_notes(comparison, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
@@ -131,11 +144,11 @@ def _answer_without_ledger(
 ) -> CommandAnswer:
     """Answer with what the files hold, where there is nothing to compare them with."""
     now, place = get_now(), describe_ledger_path(url)
-    bills = summarize_bills(files, kinds, now)
-    notes = _list_left_out_rows(kinds)
+    bills, readings = summarize_bills(files, kinds, now)
+    notes = [*list_reading_notes(readings), *_list_left_out_rows(kinds)]
     return CommandAnswer(
         document=build_bill_summary_document(
-            bills, ledger=place, period=period, at=now, tolerance=allowed.format(), notes=notes
+            bills, readings, ledger=place, period=period, at=now, tolerance=allowed.format(), notes=notes
         ),
         warnings=(describe_missing_ledger(place),),
         refusal=build_uncompared_error(place) if strict else None,
@@ -186,22 +199,23 @@ def _list_kinds(only: Sequence[str], account: str, accounts: ListAccounts) -> Bi
 
 def _import_files(
     bills: BillStore, files: Sequence[str], kinds: BillFileKinds, now: datetime, *, complete: bool
-) -> list[BillImport]:
+) -> tuple[list[BillImport], list[BillFileReading]]:
     """Read every file to its end, then import all in one transaction, in the order in which they were made.
 
     `complete`: each file is complete for the bills that it has lines of.
     """
     with ExitStack() as stack:
-        statements = list[GatheredStatement]()
+        statements, readings = list[GatheredStatement](), list[BillFileReading]()
         for name in dict.fromkeys(files):
             bill, staged = open_bill(expand_path(name), kinds, now), stack.enter_context(StagedStatement())
             staged.add(bill.parts, sums=bill.sums)
             source = f"{Path(name).name} ({bill.kind})"
             statements.append(GatheredStatement(staged=staged, source=source, stated_at=bill.stated_at, whole=complete))
+            readings.append(BillFileReading(source=source, lines=staged.sum_amounts(), tally=bill.tally))
         statements.sort(key=lambda one: one.stated_at)
         if complete:
             _check_bills_distinct(statements)
-        return bills.import_statements(statements, who=describe_user(), now=now)
+        return bills.import_statements(statements, who=describe_user(), now=now), readings
 
 
 def _check_bills_distinct(statements: Sequence[GatheredStatement]) -> None:
@@ -233,11 +247,14 @@ def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
             )
 
 
-def _ask_accounts(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[BillAnswer]:
+def _ask_accounts(
+    settings: Settings, only: Sequence[str], period: Period, now: datetime, rules: Mapping[str, BillingRule]
+) -> list[BillAnswer]:
     if not settings.providers and not only:
         return []
     with opened_clouds(settings, only=tuple(only) or None) as clouds:
-        return ask_for_bills([(cloud.name, source) for cloud in clouds for source in list_sources((cloud,))], period, now)
+        sources = [(cloud.name, source) for cloud in clouds for source in list_sources((cloud,))]
+        return ask_for_bills(sources, period, now, rules=rules)
 
 
 def _choose_providers(billed: Sequence[str], answers: Sequence[BillAnswer], only: Sequence[str]) -> list[str]:

@@ -82,9 +82,9 @@ def test_hyperdisk_pays_for_what_is_provisioned_beyond_what_it_includes(rig: Gcp
     assert a_month(seen(polled, fast)) == 104 + 2000 * Fraction("0.0065") + 100 * Fraction("0.052")
     assert a_month(seen(polled, plain)) == 104
     assert {meter.unit for meter in meters(seen(polled, fast)).values()} == {
-        "GB-Months (730 h)",
-        "IOPS-Months (730 h)",
-        "MiBps-Months (730 h)",
+        "GB-Months (Los Angeles)",
+        "IOPS-Months (Los Angeles)",
+        "MiBps-Months (Los Angeles)",
     }
 
 
