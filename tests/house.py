@@ -163,7 +163,7 @@ BUDGETS = {
     "costguard/formats": 3891,
     "costguard/guard": 11_903,
     "costguard/integrations": 250,
-    "costguard/ledger": 13_703,
+    "costguard/ledger": 13_733,
     "costguard/mcp": 601,
     "costguard/metering": 3785,
     "costguard/notifiers": 1_560,

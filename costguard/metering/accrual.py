@@ -372,19 +372,19 @@ def find_unobserved_usage(
     as_of: datetime,
     *,
     rule: BillingRule,
-    ceilings: Mapping[str, int],
+    dearest: Mapping[Line, Meter],
     gap: timedelta,
 ) -> tuple[Span, ...]:
     """Return spans that may have billed from the last look at `seen_at` to `as_of`, in addition to the open ones.
 
-    Usually there are none. `gap`: until the last look is older than this, a stopped machine counts as stopped and prices as
-    unchanged. `resource` needs its `settled`.
+    Usually there are none. `dearest`: from `find_dearest_meters`. `gap`: until the last look is older than this, a stopped
+    machine counts as stopped and prices as unchanged. `resource` needs its `settled`.
     """
     window = ObservationWindow(since=seen_at - timedelta(seconds=rule.lag_s), at=as_of, gap=gap)
     observation = resource.observation
     if not window.wide or observation.kind != INSTANCE or observation.state == ENDED:
         return ()
-    return tuple(_yield_unobserved_spans(resource, window, _find_dearest_meters(observation, rule, ceilings)))
+    return tuple(_yield_unobserved_spans(resource, window, dearest))
 
 
 def needs_price_ceilings(observation: Observation, rule: BillingRule) -> bool:
@@ -393,7 +393,7 @@ def needs_price_ceilings(observation: Observation, rule: BillingRule) -> bool:
     return observation.tier == SPOT or not all(meter.price.known for meter in running.values())
 
 
-def _find_dearest_meters(observation: Observation, rule: BillingRule, ceilings: Mapping[str, int]) -> dict[Line, Meter]:
+def find_dearest_meters(observation: Observation, rule: BillingRule, ceilings: Mapping[str, int]) -> dict[Line, Meter]:
     """Return, for each line, the most expensive meter in any state that the machine may have reached."""
     ends = rule.restarts == "never" and observation.state in DOWN_STATES
     meters: dict[Line, Meter] = {}

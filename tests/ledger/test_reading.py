@@ -21,7 +21,7 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.scope_state import load_scopes
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.metering.accrual import POLL_GAP, find_last_seen, find_unobserved_usage
+from costguard.metering.accrual import POLL_GAP, find_dearest_meters, find_last_seen, find_unobserved_usage
 from costguard.metering.billing import get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
@@ -111,8 +111,8 @@ def unheard_of(url: str, as_of: datetime) -> dict[ResourceKey, tuple[Span, ...]]
             one,
             find_last_seen(one, book.state),
             as_of,
-            rule=get_billing_rule(RULES, book.state.scope.provider),
-            ceilings={},
+            rule=(rule := get_billing_rule(RULES, book.state.scope.provider)),
+            dearest=find_dearest_meters(one.observation, rule, {}),
             gap=POLL_GAP,
         )
         for book in asked(url, load_scopes).values()

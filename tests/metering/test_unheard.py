@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from costguard.metering.accrual import EMPTY_DOUBTED_FOR, POLL_GAP, find_last_seen, find_unobserved_usage, needs_price_ceilings
+from costguard.metering.accrual import (
+    EMPTY_DOUBTED_FOR,
+    POLL_GAP,
+    find_dearest_meters,
+    find_last_seen,
+    find_unobserved_usage,
+    needs_price_ceilings,
+)
 from costguard.metering.billing import BillingRule, TimeRule
 from costguard.metering.inventory import Complete, CoverageGap, Failed, Partial, UncoveredScope
 from costguard.metering.observation import Disk, Observation, Price
@@ -38,7 +45,8 @@ ONE = frozenset({key()})
 def beside(story: Story, at: float) -> tuple[Span, ...]:
     """What may have billed beside what is open."""
     known, seen_at = story.state.resources[key()], find_last_seen(story.state.resources[key()], story.state)
-    return find_unobserved_usage(known, seen_at, minute(at), rule=story.rule, ceilings=story.ceilings, gap=POLL_GAP)
+    dearest = find_dearest_meters(known.observation, story.rule, story.ceilings)
+    return find_unobserved_usage(known, seen_at, minute(at), rule=story.rule, dearest=dearest, gap=POLL_GAP)
 
 
 def said(story: Story, at: float, charge_of: str = "compute") -> tuple[Dollars, Dollars, Dollars]:

@@ -97,10 +97,11 @@ class ReportReader(SpendingReader):
         reader = self._reader
         with reader.snapshot() as ask:
             self._reader = OpenSnapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
+            self._unobserved = {}
             try:
                 yield self
             finally:
-                self._reader = reader
+                self._reader, self._unobserved = reader, None
 
     def load_costs(self, period: Period, as_of: datetime) -> list[ResourceCost]:
         """Return the cost of each line of each resource in `period`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import groupby
@@ -53,6 +54,7 @@ from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, Cove
 from costguard.metering.accrual import (
     ABSENCE_SETTLES_AFTER,
     POLL_GAP,
+    find_dearest_meters,
     find_last_seen,
     find_unobserved_usage,
     needs_price_ceilings,
@@ -60,6 +62,8 @@ from costguard.metering.accrual import (
 from costguard.metering.billing import BillingRule, get_billing_rule, list_unpriced_parts
 from costguard.metering.charge_item import BilledSpan, ChargeItem, itemize_spans
 from costguard.metering.inventory import COMPLETE
+from costguard.metering.meter import Line, Meter
+from costguard.metering.observation import Observation
 from costguard.metering.scope_state import KnownResource
 from costguard.metering.span import KnownUntil, Span, compute_amounts, compute_known_until
 from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch, ScopeCoverage, Spending
@@ -98,6 +102,7 @@ class SpendingReader:
     ) -> None:
         self._reader, self._rules, self._ceilings, self._gap = LedgerReader(url), rules, ceilings, gap
         self.close = self._reader.close
+        self._unobserved: dict[datetime, dict[int, tuple[Span, ...]]] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -287,21 +292,32 @@ class SpendingReader:
             yield span.meter.price.currency, compute_amounts(span, to_micros(span.start), to_micros(as_of))
 
     def _load_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> dict[int, tuple[Span, ...]]:
-        """Return by resource the usage that may have billed since the last look.
+        """Return by resource the usage that may have billed since the last look; a snapshot of several answers reads it once.
 
         No query if all scopes are covered.
         """
+        if self._unobserved is None:
+            return self._find_unobserved(ask, books, as_of)
+        if as_of not in self._unobserved:
+            self._unobserved[as_of] = self._find_unobserved(ask, books, as_of)
+        return self._unobserved[as_of]
+
+    def _find_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> dict[int, tuple[Span, ...]]:
         silent = [number for number, book in books.items() if self._is_uncertain(book, as_of)]
         spans_by_id, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
+        meters_by_shape = dict[Observation, dict[Line, Meter]]()
         for one in load_living_of(ask, silent) if silent else ():
             book = books[one.scope_id]
             seen_at = find_last_seen(one.known, book.state)
             if not self._is_stale(book, seen_at, as_of):
                 continue
-            rule = self._find_rule(book)
-            if not ceilings and needs_price_ceilings(one.known.observation, rule):
-                ceilings.update(self._ceilings())
-            if spans := find_unobserved_usage(one.known, seen_at, as_of, rule=rule, ceilings=ceilings, gap=self._gap):
+            rule, shape = self._find_rule(book), _drop_identity(one.known.observation)
+            if shape not in meters_by_shape:
+                if not ceilings and needs_price_ceilings(shape, rule):
+                    ceilings.update(self._ceilings())
+                meters_by_shape[shape] = find_dearest_meters(shape, rule, ceilings)
+            dearest = meters_by_shape[shape]
+            if spans := find_unobserved_usage(one.known, seen_at, as_of, rule=rule, dearest=dearest, gap=self._gap):
                 spans_by_id[one.id] = spans
         return spans_by_id
 
@@ -345,6 +361,12 @@ class SpendingReader:
             lag=self._compute_lag(book),
             as_of=as_of,
         )
+
+
+def _drop_identity(observation: Observation) -> Observation:
+    """Return what the prices of `observation` depend on: many machines of a fleet share it."""
+    key = observation.key._replace(id="any")
+    return replace(observation, key=key, name="", labels=(), owner="", created_at=None, started_at=None, stopped_at=None)
 
 
 def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:

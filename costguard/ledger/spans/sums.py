@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -128,9 +128,8 @@ class PeriodSums:
     def add_unobserved(self, period: Period, spans: Iterable[Span], resource: int = 0) -> None:
         """Add the possible cost in `period` of `spans` of `resource`, which are not in the ledger."""
         start, end = to_micros(period.start), to_micros(period.end)
-        numbers = {attribution: number for number, attribution in self._attributions.items()}
         for span in spans:
-            number = numbers.setdefault(span.attribution, -1 - len(numbers))  # what never billed has no row of its own
+            number = self._numbers.setdefault(span.attribution, -1 - len(self._numbers))  # what never billed has no row
             self._attributions.setdefault(number, span.attribution)
             self._add_span(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
 
@@ -179,6 +178,10 @@ class PeriodSums:
                 one = Spending(attribution=attribution, charge=place.charge, money=money, us=billed_us, known=bool(place.known))
                 spendings.append(one)
         return spendings
+
+    @cached_property
+    def _numbers(self) -> dict[Attribution, int]:
+        return {attribution: number for number, attribution in self._attributions.items()}
 
     @property
     def attributions(self) -> Mapping[int, Attribution]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from costguard.metering.accrual import POLL_GAP, find_last_seen, find_unobserved_usage
+from costguard.metering.accrual import POLL_GAP, find_dearest_meters, find_last_seen, find_unobserved_usage
 from costguard.metering.billing import BillingRule
 from costguard.metering.scope_state import AccrualResult, ScopeState
 from costguard.metering.span import Span, compute_amounts, compute_charge, compute_known_until
@@ -98,6 +98,13 @@ class Books:
             add(span, money.low.nano, money.expected.nano, money.high.nano)
         if key in state.resources:
             known = state.resources[key]
-            for span in find_unobserved_usage(known, find_last_seen(known, state), as_of, rule=rule, ceilings={}, gap=POLL_GAP):
+            for span in find_unobserved_usage(
+                known,
+                find_last_seen(known, state),
+                as_of,
+                rule=rule,
+                dearest=find_dearest_meters(known.observation, rule, {}),
+                gap=POLL_GAP,
+            ):
                 add(span, *compute_amounts(span, 0, at))
         return sums
