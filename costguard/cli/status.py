@@ -6,6 +6,8 @@ Examples:
   costguard status --watch             # redrawn every 10 seconds, until Ctrl-C
   costguard status --zone Europe/Berlin
   costguard status --json | jq .burn_usd_per_hour
+  costguard status --check             # exit code 3 if a budget is over
+  costguard --offline status --line    # one line, for a shell prompt
 
 If `costguard watch` polled every account within its interval, status reads the ledger and shows the age of the data.
 Otherwise it polls the configured providers first. `--ask` always polls them, `costguard --offline status` never. `--watch`
@@ -42,6 +44,8 @@ def command(
     zone: o.Zone = None,
     ask: Annotated[bool, Option("--ask", help="Poll the providers, even if the watchdog just did.")] = False,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if a provider could not be queried.")] = False,
+    check: Annotated[bool, Option("--check", help="Exit 3 if a budget is over.")] = False,
+    line: Annotated[bool, Option("--line", help="One line: burn, month, tightest budget.")] = False,
     watch: Annotated[bool, Option("--watch", help="Redraw on this terminal until Ctrl-C.")] = False,
     every: Annotated[o.Text, Option("--every", metavar="TIME", help="With --watch: time between redraws (10s).")] = None,
 ) -> CommandAnswer | None:
@@ -52,7 +56,9 @@ def command(
     from costguard.services.report import status_answer
 
     def answer(*, offline: bool) -> CommandAnswer:
-        return status_answer.answer_status(zone=zone, strict=strict, offline=offline, ask=ask, config=ctx.obj.config)
+        return status_answer.answer_status(
+            zone=zone, strict=strict, offline=offline, ask=ask, check=check, line=line, config=ctx.obj.config
+        )
 
     if pause is None:
         return answer(offline=ctx.obj.offline)
@@ -64,8 +70,9 @@ def _read_pause(ctx: Context, every: str | None) -> timedelta:
     """Return the time between two drawings; raises InputError if it is none, or if there is no terminal to draw on."""
     from costguard.settings.fields import parse_duration
 
-    if ctx.params["strict"]:
-        raise InputError("sets an exit code, which --watch does not have", field="--strict", hint="leave one of them out")
+    for name in ("strict", "check"):
+        if ctx.params[name]:
+            raise InputError("sets an exit code, which --watch does not have", field=f"--{name}", hint="leave one of them out")
     if find_format(ctx).name != "table" or ctx.params.get("output"):
         raise InputError("draws tables on a terminal", field="--watch", hint="leave out --watch, or the format and the file")
     if not sys.stdout.isatty():

@@ -158,3 +158,18 @@ def test_what_another_version_stored_counts_as_nothing(text: str) -> None:
     assert decode_run_view(run) is None
     assert explain_unfit_run(run, (), {"acme": {}}, now) == "the last guard run did not record what it saw"
     assert "future" in explain_unfit_run(run, (), {"acme": {}}, now - timedelta(seconds=1))
+
+
+def test_a_check_says_which_budget_is_over_by_its_exit_code(costguard: Command, account: Account, tmp_path: Path) -> None:
+    over = costguard("--offline", "status", "--check", "--line")
+    assert (over.code, account.asked, over.out.count("\n")) == (3, 1, 1)
+    assert over.out.startswith("over budget:  $2.50/h  $")
+    assert "over budget: all: $" in over.err
+    toml = tmp_path / "costguard.toml"
+    toml.write_text(toml.read_text().replace("1 USD", "9000000 USD"))
+    within = costguard("--offline", "status", "--check", "--line")
+    assert (within.code, within.out.startswith("$2.50/h  $")) == (0, True)
+    assert within.out.endswith("of $9,000,000.00 (0 %)\n")
+    toml.write_text(toml.read_text().partition("[[budget]]")[0])
+    costguard("status", "--check").says("--check", "no budget", "[[budget]]")
+    costguard("status", "--check", "--watch").says("--check", "--watch")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
-from costguard.errors import CostguardError
+from costguard.errors import CostguardError, InputError
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.agents.records import load_agents
@@ -29,20 +29,31 @@ from costguard.services.report import ledger_answers
 from costguard.services.report.ledger_answers import choose_zone, open_books
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.views import status as views
+from costguard.views.status_line import build_over_budget_error, fold_status
 
 if TYPE_CHECKING:
     from costguard.services.poll.poll_now import PollNowResult
 
 
 def answer_status(
-    *, zone: str | None = None, strict: bool = False, offline: bool = False, ask: bool = False, config: str | None = None
+    *,
+    zone: str | None = None,
+    strict: bool = False,
+    offline: bool = False,
+    ask: bool = False,
+    check: bool = False,
+    line: bool = False,
+    config: str | None = None,
 ) -> CommandAnswer:
     """Answer `costguard status`: the present burn, the month's cost and forecast, the state of each scope.
 
     The ledger answers if its last guard run is younger than one interval and read every account; else the configured providers
     are polled first. `ask`: they are polled in any case; `offline`: they are not. `strict`: an incomplete poll is refused.
+    `check`: a budget that is over is refused. `line`: people get one line.
     """
     settings = read_settings(config)
+    if check and not settings.budgets:
+        raise InputError("there is no budget to check", field="--check", hint="add a [[budget]] table to costguard.toml")
     place = choose_zone(zone, settings)
     looked, doubt, now = None, "", ledger_answers.get_now()
     if settings.providers and not offline:
@@ -56,10 +67,12 @@ def answer_status(
     status, head = view.status, view.head
     warnings = looked.told if looked else ()
     source = views.describe_status_source(asked_because=doubt, run_at=view.seen_at, at=status.at, offline=offline)
+    document = views.build_status_document(status, warnings, head, settings.display.find_exchange(status.at), source)
+    incomplete = views.build_incomplete_status_error(status, looked.refused if looked else ()) if strict else None
     return CommandAnswer(
-        document=views.build_status_document(status, warnings, head, settings.display.find_exchange(status.at), source),
+        document=fold_status(document, status) if line else document,
         warnings=tuple(dict.fromkeys((*views.list_status_warnings(status), *warnings))),
-        refusal=views.build_incomplete_status_error(status, looked.refused if looked else ()) if strict else None,
+        refusal=incomplete or (build_over_budget_error(status.budgets) if check else None),
         value=status,
     )
 

@@ -1,0 +1,65 @@
+"""The status in one line, for a shell prompt, and the answer of `status --check`: whether a budget is over.
+
+Example: `$16.99/h  $546.20 this month  vision $546.20 of $3,000.00 (18 %)`, and `over budget: ` before it where one is over.
+A budget is over where more than its cap is expected to be spent; where only the high end is above the cap, it may be over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from costguard.budgets.budget_status import BudgetStatus
+from costguard.errors import NoAnswerError
+from costguard.metering.inventory import COMPLETE
+from costguard.reporting.status import FleetStatus
+from costguard.values.money import Money
+from costguard.values.text_format import format_interval, get_currency_sign
+from costguard.views.document import Document
+
+
+def fold_status(document: Document, status: FleetStatus) -> Document:
+    """Return `document`, the whole status, with one line in the place of its tables and sentences; its data stay."""
+    return replace(document, lead=(build_status_line(status),), tables=(), notes=())
+
+
+def build_status_line(status: FleetStatus) -> str:
+    """Return the burn, the month's expected cost, and the budget of which the largest share is spent."""
+    unread = sum(scope.state != COMPLETE for scope in status.scopes)
+    tightest = max(status.budgets, key=lambda one: one.spent.expected.nano / one.budget.cap.nano, default=None)
+    parts = (
+        "over budget:" if any(map(is_over, status.budgets)) else "",
+        f"{_format_money(status.usd.burn.stated)}/h",
+        f"{_format_money(status.usd.to_date.expected)} this month",
+        _describe_share(tightest) if tightest else "",
+        f"{unread} of {len(status.scopes)} accounts not read" if unread else "",
+    )
+    return "  ".join(filter(None, parts))
+
+
+def is_over(standing: BudgetStatus) -> bool:
+    """Return whether more than the cap is expected to be spent."""
+    return standing.spent.expected > standing.budget.cap
+
+
+def build_over_budget_error(budgets: Sequence[BudgetStatus]) -> NoAnswerError | None:
+    """Return the error of `status --check`, which names each budget that is over; None if none is."""
+    over = [one for one in budgets if is_over(one)]
+    if not over:
+        return None
+    sums = "; ".join(
+        f"{one.budget.name}: {get_currency_sign(one.budget.cap.currency)}{format_interval(one.spent)} "
+        f"of {_format_money(one.budget.cap)}"
+        for one in over
+    )
+    return NoAnswerError(f"over budget: {sums}", hint="costguard plan shows what is stopped, and when")
+
+
+def _describe_share(standing: BudgetStatus) -> str:
+    spent, cap = standing.spent.expected, standing.budget.cap
+    return f"{standing.budget.name} {_format_money(spent)} of {_format_money(cap)} ({100 * spent.nano // cap.nano} %)"
+
+
+def _format_money(money: Money) -> str:
+    units, _, cents = money.format().partition(".")
+    return f"{get_currency_sign(money.currency)}{int(units):,}.{cents}"
