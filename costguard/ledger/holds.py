@@ -201,7 +201,7 @@ class _TransactionSpendingReader(SpendingReader):
     def __init__(self, ask: Query, rules: Mapping[str, BillingRule], ceilings: PriceCeilings) -> None:
         """Skip the base initializer, which opens a connection of its own."""
         self._reader = OpenSnapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
-        self._rules, self._ceilings, self._gap = rules, ceilings, POLL_GAP
+        self._rules, self._ceilings, self._gap, self._unobserved = rules, ceilings, POLL_GAP, None
 
 
 class _BudgetStandings:
