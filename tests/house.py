@@ -180,7 +180,7 @@ BUDGETS = {
     "costguard/values": 1916,
     "costguard/views": 7615,
     "costguard/watchdog": 500,
-    "costguard/web": 3150,
+    "costguard/web": 3250,
     "integrations": 1408,
     "providers/costguard_aws": 4626,
     "providers/costguard_gcp": 3820,

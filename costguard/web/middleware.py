@@ -28,7 +28,6 @@ from costguard_agent.protocol import BODY_MOST, JOIN_PATH
 from costguard.agents.messages import (
     BROKEN,
     ENCODED,
-    MALFORMED,
     NOT_ALLOWED,
     REFUSALS,
     TOO_LARGE,
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
 
 BODY_S, WHOLE_S = 10.0, 60.0
 """Seconds that a body may take to come, and a request to be answered."""
+STREAM_FLAG = "is_event_stream"
+"""In the state of a request whose answer has no end."""
 SECRET_PATHS = ("/ask/", "/login/")
 """Paths that end in a secret, which no log may hold."""
 PER_ADDRESS, BURST = 300.0, 600.0
@@ -139,6 +140,7 @@ class RequestMiddleware:
                 headers = dict(message.get("headers", ()))
                 if headers.get(b"content-type", b"").startswith(STREAM_TYPE):
                     limit.reschedule(None)
+                    scope.setdefault("state", {})[STREAM_FLAG] = True
                 added = [one for one in self._headers if one[0] not in headers]
                 message["headers"] = [*message.get("headers", ()), *added]
             await send(message)
@@ -185,8 +187,6 @@ async def _read_body(headers: dict[bytes, str], path: str, receive: Receive) -> 
         raise MessageRefusedError(ENCODED)
     most = BODY_MOST if kind == JSON_TYPE else FORM_MOST
     length = headers.get(b"content-length", "")
-    if length and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
-        raise MessageRefusedError(MALFORMED, "a body must not have both a length and chunks")
     if length.isdecimal() and (len(length) > len(str(most)) or int(length) > most):
         raise MessageRefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0

@@ -1,7 +1,7 @@
 """The HTTP server: uvicorn in a process of its own, which the watchdog starts and outlives (decision 0091).
 
-Its limits are uvicorn's (connections, bytes of a head, idle connections, backlog), and those of `middleware` (bodies, time). A
-head must arrive within seconds: uvicorn has no limit for the first one.
+Its limits are uvicorn's (connections, idle connections, backlog), those of `protocol` (bytes, reads, seconds) and
+of `middleware` (bodies, time).
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from costguard.agents.messages import MALFORMED, MessageRefusedError
 from costguard.errors import InputError
 from costguard.services.serving.web_backend import WebServices
 from costguard.settings import WebSettings, expand_path
@@ -27,7 +25,8 @@ from costguard.settings.web import ListenAddress, list_allowed_hosts, parse_list
 from costguard.system.logs import get_log
 from costguard.web.app import build_application
 from costguard.web.listener import ANY_PORT, BACKLOG, bind_listener, check_web_files
-from costguard.web.middleware import PeerFilter, RequestMiddleware, build_refusal
+from costguard.web.middleware import PeerFilter, RequestMiddleware
+from costguard.web.protocol import BoundedProtocol, HeldState
 from costguard.web.signing import open_seal
 from costguard.web.watchdog_client import WatchdogClient, handle_loop_error
 
@@ -38,65 +37,19 @@ IDLE_S = 75
 """Seconds between two requests of one connection: agents report every 15."""
 SPARE_FILES = 300
 """Open files that the rest of the process needs."""
-HEAD_MOST = 16 * 1024
-HEAD_S = 10.0
-"""Seconds for a head to arrive."""
 CONNECTIONS = 4000
 """Connections at once; a request of one more is answered with 503."""
 PATIENCE_S = 5.0
 
 
-class TimedH11Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol with a time limit for a request head."""
-
-    _head: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as asyncio calls it
-        """Start the head timer for a new connection."""
-        super().connection_made(transport)
-        self._head = self.loop.call_later(HEAD_S, self._abort_connection)
-
-    def data_received(self, data: bytes) -> None:
-        """Handle received bytes: of a head, which has a timer, or of a body, whose time `middleware` limits."""
-        if self._head is None and (self.cycle is None or self.cycle.response_complete):
-            self._head = self.loop.call_later(HEAD_S, self._abort_connection)
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_timer()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer of a closed connection."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        """Stop the timer; the next head gets its own, from its first byte."""
-        self._stop_timer()
-        super().on_response_complete()
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
-        """Refuse what is not HTTP, in the same form as any other refusal."""
-        status, headers, body = build_refusal(MessageRefusedError(MALFORMED, "this is not an HTTP/1.1 request"))
-        lines = [
-            f"HTTP/1.1 {status} Bad Request",
-            *(f"{name}: {value}" for name, value in headers.items()),
-            "connection: close",
-        ]
-        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
-        self.transport.close()
-
-    def _stop_timer(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
-
-    def _abort_connection(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.abort()
-
-
 class WebServer(uvicorn.Server):
     """uvicorn's server, without TLS at Unix sockets: the watchdog asks for health at one that only it can open."""
+
+    server_state: HeldState
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.server_state = HeldState()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen at every socket."""
@@ -107,7 +60,7 @@ class WebServer(uvicorn.Server):
             self.servers.append(await loop.create_server(self._make_protocol, sock=one, backlog=BACKLOG))
 
     def _make_protocol(self) -> asyncio.Protocol:
-        return TimedH11Protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return BoundedProtocol(self.config, self.server_state, self.lifespan.state)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,7 +130,7 @@ def serve_http(parts: WebServices, watchdog: Path | None) -> Iterator[ListenAddr
 def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http=TimedH11Protocol,
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         loop="none",
@@ -190,7 +143,6 @@ def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
         limit_concurrency=_raise_connection_limit(),
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=HEAD_MOST,
         backlog=BACKLOG,
         ssl_certfile=expand_path(web.tls_cert) if web.tls_cert else None,
         ssl_keyfile=expand_path(web.tls_key) if web.tls_key else None,

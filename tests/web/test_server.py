@@ -14,7 +14,7 @@ import pytest
 from costguard_agent import ed25519
 from costguard_agent.protocol import AT_HEADER, SIGNATURE_HEADER, build_signed_answer, decode_base64
 
-from costguard.web import middleware, server
+from costguard.web import middleware, protocol, server
 from tests.web.desks import CODE, beat
 from tests.web.stations import JSON, Station, station
 
@@ -147,14 +147,13 @@ def test_a_body_that_means_harm_is_refused(shared: Station, headers: dict[str, s
     assert (came.status, set(came.data)) == (status, {"error", "says"})
 
 
-def test_a_body_without_a_stated_length_is_capped_while_it_comes(shared: Station) -> None:
-    with socket.create_connection((shared.at.host, shared.at.port)) as wire:
-        wire.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n")
-        piece = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
-        with suppress(OSError):
-            for _ in range(1000):
-                wire.sendall(piece)
-        assert b" 413 " in wire.recv(65536).partition(b"\r\n")[0]
+@pytest.mark.parametrize("start", [POST, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"], ids=["post", "get"])
+def test_a_body_in_chunks_is_refused_before_its_first_chunk_is_read(shared: Station, start: bytes) -> None:
+    with socket.create_connection((shared.at.host, shared.at.port), 20) as wire:
+        wire.sendall(start + b"Transfer-Encoding: chunked\r\n\r\n")
+        answer = wire.recv(65536)
+    assert b" 400 " in answer.partition(b"\r\n")[0]
+    assert b"must not come in chunks" in answer
 
 
 def test_guessing_codes_is_slowed_down_and_holds_up_nobody_who_has_one(watchdog: Station) -> None:
@@ -170,7 +169,7 @@ def test_guessing_codes_is_slowed_down_and_holds_up_nobody_who_has_one(watchdog:
 def test_one_who_sends_a_head_byte_by_byte_is_cut_off_and_others_are_answered(
     watchdog: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "HEAD_S", 0.5)
+    monkeypatch.setattr(protocol, "HEAD_S", 0.5)
     monkeypatch.setattr(middleware, "BODY_S", 0.5)
     slow = [socket.create_connection((watchdog.at.host, watchdog.at.port)) for _ in range(30)]
     for wire in slow[:15]:
