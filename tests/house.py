@@ -155,9 +155,9 @@ AWAITED = frozenset[str]()
 BUDGETS = {
     "agent": 7020,
     "costguard/agents": 710,
-    "costguard/bills": 1955,
+    "costguard/bills": 1968,
     "costguard/budgets": 635,
-    "costguard/cli": 3264,
+    "costguard/cli": 3266,
     "costguard/data": 300,
     "costguard/files": 652,
     "costguard/formats": 3891,
@@ -172,7 +172,7 @@ BUDGETS = {
     "costguard/renderers": 1350,
     "costguard/reporting": 3_143,
     "costguard/runs": 800,
-    "costguard/services": 22_141,
+    "costguard/services": 22_145,
     "costguard/settings": 4_499,
     "costguard/sizing": 11350,
     "costguard/system": 2_126,
@@ -184,11 +184,11 @@ BUDGETS = {
     "integrations": 1408,
     "providers/costguard_aws": 4626,
     "providers/costguard_gcp": 3820,
-    "providers/costguard_lambda": 1450,
+    "providers/costguard_lambda": 1489,
     "providers/costguard_public": 2250,
-    "providers/costguard_runpod": 2050,
+    "providers/costguard_runpod": 2174,
     "providers/costguard_sim": 1250,
-    "providers/costguard_vast": 2300,
+    "providers/costguard_vast": 2326,
 }
 """Room -> lines that it may have at most; `python -m tests.house` prints what each has. Lower it with what you delete. Who
 needs more raises the room's line here, in the commit that adds the lines, and says there what for: growth is a decision."""

@@ -44,8 +44,8 @@ NanoAmounts = tuple[int, int, int]
 class ProviderBill:
     """One statement of a provider for `account`; `name` distinguishes it from other statements of the same money.
 
-    `start_us`, `end_us`: the period that it covers. `days`: the number of days with lines. `newest`: increases with each
-    import.
+    `micros`: the sum of its lines, in millionths of a unit. `start_us`, `end_us`: the period that it covers. `days`: the number
+    of days with lines. `newest`: increases with each import.
     """
 
     account: str
@@ -56,6 +56,7 @@ class ProviderBill:
     start_us: int
     end_us: int
     newest: int
+    micros: int = 0
 
 
 class BilledLines(NamedTuple):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from fractions import Fraction
 
 from costguard.bills.bill_line import ADDRESS, COMPUTE, CREDIT, STORAGE, TAX
+from costguard.bills.bill_line import OTHER as OTHER_CHARGE
 from costguard.bills.drift import (
     AFTER,
     BEFORE,
@@ -70,6 +71,7 @@ def _compare_account(
     account: str, currency: str, lines: Sequence[BilledLines], charged: Sequence[ChargedCell], first_seen: FirstSeenHours
 ) -> AccountComparison:
     usage = [line for line in lines if line.charge not in (TAX, CREDIT)]
+    charged = _merge_charges(usage, charged)
     kinds = {line.charge for line in usage if line.resource}
     resource_lines = [line for line in usage if line.resource or line.charge not in kinds]
     inside = [one for one in charged if one.where == INSIDE]
@@ -90,6 +92,19 @@ def _compare_account(
         outside={where: _sum_charges(one for one in charged if one.where == where) for where in (BEFORE, AFTER)},
         cells=_sum_cells(usage, inside),
     )
+
+
+def _merge_charges(usage: Sequence[BilledLines], charged: Sequence[ChargedCell]) -> Sequence[ChargedCell]:
+    """Return the charges, those as OTHER whose resource has no lines but of OTHER: its bill states one amount for all of it.
+
+    The same applies to all charges if no line names a resource or a kind of charge.
+    """
+    kinds = defaultdict[str, set[str]](set)
+    for line in usage:
+        kinds[line.resource].add(line.charge)
+    undivided = {resource for resource, its in kinds.items() if its == {OTHER_CHARGE}}
+    everything = set(kinds) == undivided == {""}
+    return [one._replace(charge=OTHER_CHARGE) if everything or one.resource in undivided else one for one in charged]
 
 
 def _group_lines(

@@ -7,6 +7,8 @@ Examples:
   costguard reconcile --file exports/2026-10/ --whole                        # a complete redelivery
   costguard reconcile --file billing.json --account default
 
+Bills count amortised: what a commitment covers counts in the hour of its use. Of files, the amount as invoiced is shown too.
+
 Exit code 3: a bill differs from the charges by more than the tolerance. AWS charges $0.01 for each page of Cost Explorer,
 which the settings can enable.
 """
@@ -30,7 +32,7 @@ def command(
         o.Names,
         Option(
             metavar="BILL",
-            help="Read bills from a file or folder: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip or Parquet.",
+            help="Read bills from a file or folder: FOCUS, CUR, Google, RunPod, Vast or Lambda; CSV, JSON or Parquet.",
         ),
     ] = None,
     tolerance: Annotated[o.Text, Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (default).')] = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from costguard.values.provider import TABLES_SETTING, WHOLE_SETTING, ProviderManifest, ProviderSetting, Seller
 
 if TYPE_CHECKING:
+    from costguard.bills.bill_files import BillFiles
     from costguard.providers.ports import InstanceSource
     from costguard.providers.transport import ProviderContext
 
@@ -66,6 +67,14 @@ class LambdaPlugin:
     def manifest(self) -> ProviderManifest:
         """Return the plug-in's manifest."""
         return MANIFEST
+
+    @property
+    def bill_files(self) -> BillFiles:
+        """Return the reader of tables of Lambda's usage."""
+        from costguard.bills.bill_files import BillFiles
+        from costguard_lambda.usage_table import USAGE_FORMAT
+
+        return BillFiles(formats=(USAGE_FORMAT,))
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """Return one source per account.

@@ -85,9 +85,9 @@ class RunpodPlugin:
     def bill_files(self) -> BillFiles:
         """Return the reader of RunPod's billing answers stored as JSON."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_runpod.billing import BILL_FORMAT
+        from costguard_runpod.billing import BILL_FORMAT, OLD_FORMAT, SUMMED_FORMAT
 
-        return BillFiles(formats=(BILL_FORMAT,))
+        return BillFiles(formats=(BILL_FORMAT, SUMMED_FORMAT, OLD_FORMAT))
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """Return one source for each account of `table`, without a request."""

@@ -200,6 +200,8 @@ class BillRecord(Answer, frozen=True):
     end_time: Stamp = None
     pod_id: str | None = None
     network_volume_id: str | None = None
+    serverless_id: str | None = None
+    cluster_id: str | None = None
     total_amount: Decimal | None = None
     gpu_amount: Decimal | None = None
     cpu_amount: Decimal | None = None
@@ -214,6 +216,25 @@ class BillRecord(Answer, frozen=True):
     cluster_gpu_amount: Decimal | None = None
     cluster_disk_amount: Decimal | None = None
     cluster_networking_amount: Decimal | None = None
+    fee_amount: Decimal | None = None
+    networking_amount: Decimal | None = None
+    pod_gpu_amount: Decimal | None = None
+    pod_cpu_amount: Decimal | None = None
+    pod_disk_amount: Decimal | None = None
+    storage_standard_amount: Decimal | None = None
+    storage_high_performance_amount: Decimal | None = None
+
+
+class OldBillRecord(Answer, frozen=True):
+    """One bucket of REST v1 and of `runpodctl billing`, grouped by pod, endpoint or GPU type; its amounts in USD."""
+
+    time: Stamp
+    amount: Decimal
+    pod_id: str | None = None
+    endpoint_id: str | None = None
+    gpu_type_id: str | None = None
+    time_billed_ms: Decimal | None = None
+    high_performance_storage_amount: Decimal | None = None
 
 
 class BillPage(Answer, frozen=True):

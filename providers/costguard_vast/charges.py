@@ -7,8 +7,9 @@ Example: on 2026-11-20 instance-24815377 has items gpu $9.336 and disk $0.32: tw
 
 Files with charges (`GET /api/v0/charges`, JSON): a charge within one day gets the same id as in the account's own answer; one
 of several days belongs to a separate statement, whose lines are named by their start, because they grow until their contract
-ends. Files with invoices (`vastai show invoices`, JSON or CSV) state one amount and the time when it was taken; they are a
-separate statement as well, which is never added to the charges. Source: Vast's documentation of both (docs.vast.ai,
+ends. What the items of a charge lack of its amount is a line of its own, and a page whose `next_token` leads to a page that is
+not there is refused. Files with invoices (`vastai show invoices`, JSON or CSV) state one amount and the time when it was taken;
+they are a separate statement as well, which is never added to the charges. Source: Vast's documentation of both (docs.vast.ai,
 api-reference/billing, 2026-11).
 
 Example: {"type": "charge", "description": "Instance 123 GPU charge: hours * $/hr", "timestamp": 1633036800, "quantity":
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from costguard.bills import bill_line as kinds
-from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart
+from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart, BillTally
 from costguard.bills.bill_line import BillLine, BillLines, parse_bill_amount
 from costguard.errors import InputError, ProviderError, shorten, to_one_line
 from costguard.providers.transport import Deadline
@@ -188,8 +189,27 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
     if start is None or end is None:
         raise InputError("states no time", field="record", hint="start and end are required")
     day = _find_day(start)
-    for line in split_charge(charge, about.account, day, about.as_of, Counter()):
+    lines, total = list(split_charge(charge, about.account, day, about.as_of, Counter())), parse_finite(charge.amount)
+    if len(lines) < len(_list_parts(charge)):
+        raise InputError("is missing, or is not an amount of money", field="amount of the charge or of an item")
+    about.tally.add_own_total("USD", total or Decimal(0))
+    rest = 0 if total is None else to_nano(total) - sum(line.amount.nano for line in lines)
+    if lines and abs(rest) > to_nano(DIFFERS):
+        name = lines[0].id.rsplit("/", 2)[0]
+        line = replace(lines[0], id=f"{name}/rest/1", start=day, end=day + DAY, amount=Money(nano=rest), charge=kinds.OTHER)
+        lines.append(replace(line, description="what its items lack of the amount of the charge"))
+    for line in lines:
         yield line if end <= day + DAY else _rename_long_line(line, start, end, about), Decimal(0)
+
+
+def check_pages(pages: Sequence[BillFileRecord], tally: BillTally) -> None:
+    """Raise InputError if the files lack a page: every page names a next one, or they have fewer records than there are."""
+    counts = [total for page in pages if isinstance(total := page.get("total"), int)]
+    hint = "fetch the further pages with after_token, put all of them in one folder, and name the folder"
+    if pages and all(page.get("next_token") for page in pages):
+        raise InputError("is not null: there are more pages", field="next_token", hint=hint)
+    if len(set(counts)) == 1 and tally.records < counts[0]:
+        raise InputError(f"is {counts[0]}, and {tally.records} records are there", field="total", hint=hint)
 
 
 def _rename_long_line(line: BillLine, start: datetime, end: datetime, about: BillFileFacts) -> BillLine:
@@ -252,5 +272,12 @@ def _find_day(at: datetime) -> datetime:
     return from_micros(to_micros(at) // DAY_US * DAY_US)
 
 
-CHARGES_FORMAT = BillFormat(name="Vast charges (JSON)", known=is_charge, read=read_charge, sums=False)
-INVOICES_FORMAT = BillFormat(name="Vast invoices (JSON or CSV)", known=is_invoice, read=read_invoice, sums=False)
+CHARGES_FORMAT = BillFormat(name="Vast charges (JSON)", known=is_charge, read=read_charge, sums=False, finish=check_pages)
+INVOICES_FORMAT = BillFormat(
+    name="Vast invoices (JSON or CSV)",
+    known=is_invoice,
+    read=read_invoice,
+    sums=False,
+    omits="payments and credits",
+    finish=check_pages,
+)

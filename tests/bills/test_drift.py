@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bench.widths import describe_widths
 from costguard.bills import reconciliation as causes
 from costguard.bills.bill_line import COMPUTE, CREDIT, STORAGE, TAX
+from costguard.bills.bill_line import OTHER as OTHER_CHARGE
 from costguard.bills.drift import (
     AFTER,
     BEFORE,
@@ -248,6 +249,17 @@ def test_a_line_of_no_resource_is_named_where_other_lines_have_theirs() -> None:
     part = cause(found, causes.NO_RESOURCE)
     assert (part.nano, part.explained, found.outcome) == (RATE, False, BEYOND)
     assert "serverless compute" in part.reason
+
+
+def test_a_bill_of_one_amount_for_all_of_a_resource_is_held_against_all_its_charges() -> None:
+    """RunPod's v1 states one amount for a pod and its disks, or for all pods of a type of GPU."""
+    charged = [*day(), *day(charge=STORAGE)]
+    found = held(bill(2 * RATE, charge=OTHER_CHARGE), charged)
+    assert (found.drift, found.outcome, found.parts) == (0, WITHIN, ())
+    beside = held([*bill(2 * RATE, charge=OTHER_CHARGE), line(charge=STORAGE, first=3)], charged)
+    assert beside.outcome == BEYOND, "a resource whose storage has lines of its own is compared by kind"
+    pooled = held([line(2 * HOURS * RATE, resource="", charge=OTHER_CHARGE, last=HOURS - 1, region="")], charged)
+    assert (pooled.drift, pooled.outcome) == (0, WITHIN)
 
 
 def test_a_statement_that_names_no_resources_is_held_against_the_region() -> None:

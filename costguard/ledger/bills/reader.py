@@ -158,10 +158,10 @@ class BillLedgerReader:
 def load_statements(ask: Query, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
     """Return the statement that counts for each account in `period`, and the list of those set aside."""
     bills = defaultdict[str, list[ProviderBill]](list)
-    for account, name, lines, resources, days, start_us, end_us, newest in ask(
+    for account, name, lines, resources, days, micros, start_us, end_us, newest in ask(
         _select_statements(col(BillLineRow.provider) == provider, STATED, _is_within(period))
     ):
-        counts = {"lines": int(lines), "resources": int(resources), "days": days, "newest": newest}
+        counts = {"lines": int(lines), "resources": int(resources), "days": days, "newest": newest, "micros": int(micros)}
         bills[account].append(ProviderBill(account=account, name=name, start_us=start_us, end_us=end_us, **counts))
     best = {account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in bills.items()}
     return best, [one for every in bills.values() for one in every if one is not best[one.account]]
@@ -225,6 +225,7 @@ def _select_statements(*where: ColumnElement[bool]) -> Executable:
             func.sum(func.count()).over(partition_by=names).label("lines"),
             func.sum(resources).over(partition_by=names).label("resources"),
             func.max(days).over(partition_by=names).label("days"),
+            func.sum(func.sum(col(BillLineRow.nano) // 1000)).over(partition_by=names).label("micros"),
         )
         .where(*where)
         .group_by(*names, col(BillLineRow.import_id))
@@ -232,7 +233,7 @@ def _select_statements(*where: ColumnElement[bool]) -> Executable:
     ).c
     own, same = aliased(BillImportRow), BillImportRow
     of_source = and_(col(same.provider) == own.provider, col(same.source) == own.source, col(same.id).not_in(UNFINISHED))
-    sums = (func.max(by_import.lines), func.max(by_import.resources), func.max(by_import.days))
+    sums = (func.max(one) for one in (by_import.lines, by_import.resources, by_import.days, by_import.micros))
     extent = (func.min(same.start_us), func.max(same.end_us), func.max(same.id))
     return (
         select_columns(by_import.account, by_import.statement, *sums, *extent)

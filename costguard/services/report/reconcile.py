@@ -69,13 +69,13 @@ class BillAnswer:
 class BillComparison:
     """The comparison. `results`: by provider, account and currency.
 
-    `unstated`: (provider, account) with charges and without a bill. `set_aside`: (provider, statement) that another statement
-    replaces. `straddling`: by provider, lines that cross an edge of the period.
+    `unstated`: (provider, account) with charges and without a bill. `set_aside`: (provider, statement, the one that
+    replaces it). `straddling`: by provider, lines that cross an edge of the period.
     """
 
     results: tuple[DriftResult, ...]
     unstated: tuple[tuple[str, str], ...]
-    set_aside: tuple[tuple[str, ProviderBill], ...]
+    set_aside: tuple[tuple[str, ProviderBill, ProviderBill], ...]
     straddling: Mapping[str, int]
 
 
@@ -143,11 +143,11 @@ def reconcile_bills(
     accounts that answered completely, and for which period.
     """
     results, unstated = list[DriftResult](), list[tuple[str, str]]()
-    aside, over, utc_month = list[tuple[str, ProviderBill]](), dict[str, int](), period
+    aside, over, utc_month = list[tuple[str, ProviderBill, ProviderBill]](), dict[str, int](), period
     for provider in providers:
         period = find_bill_month(rules, provider, utc_month)
         best, others = bills.load_statements(provider, period)
-        aside += [(provider, one) for one in others]
+        aside += [(provider, one, best[one.account]) for one in others]
         over[provider] = sum(bills.count_straddling(provider, one, period) for one in best.values())
         windows = {account: _clip_window(one, period) for account, one in best.items()}
         billed_lines = [

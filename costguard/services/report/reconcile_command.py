@@ -52,6 +52,7 @@ from costguard.services.report.reconcile import (
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.calendar import Period
+from costguard.values.money import Money
 from costguard.views.bill_files_read import BillFileReading, list_reading_notes
 from costguard.views.bill_summary import build_bill_summary_document, build_uncompared_error, describe_missing_ledger
 from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
@@ -329,9 +330,12 @@ def _list_notes(comparison: BillComparison, settings: Settings, files: Sequence[
         yield "No provider is configured: bills in the ledger were compared. --file reads a bill"
     for provider, account in comparison.unstated:
         yield f"{provider}/{to_one_line(account)} has charges, but no bill covers it"
-    for provider, one in comparison.set_aside:
-        name = one.name or "its billing API"
-        yield (f"{provider}/{to_one_line(one.account)}: {one.lines} lines of {name} repeat the same time and were ignored")
+    for provider, one, counted in comparison.set_aside:
+        name, other = one.name or "its billing API", counted.name or "its billing API"
+        more = Money(nano=abs(one.micros - counted.micros) * 1000).format()
+        than = f"{more} {'more' if one.micros > counted.micros else 'less'} than {other}"
+        whose = f"{provider}/{to_one_line(one.account)}"
+        yield f"{whose}: {one.lines} lines of {name} repeat the same time and were ignored: {than}"
     for provider, count in comparison.straddling.items():
         if count:
             yield f"{provider}: {count} lines cross a month boundary and were not compared"
