@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,37 @@ def test_a_child_that_takes_too_much_is_ended_and_gives_nothing() -> None:
     assert [run_limited(compute) for compute in (lambda: 7, take_memory, take_time)] == [7, None, None]
 
 
-def test_files_that_are_not_read_are_said_and_pass_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def git(*words: str) -> None:
-        subprocess.run(("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words), check=True)
+def run_git(folder: Path, *words: str) -> None:
+    subprocess.run(("git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *words), check=True)
 
+
+def test_a_file_that_becomes_a_folder_is_removed_and_a_submodule_is_no_job(tmp_path: Path) -> None:
+    git = partial(run_git, tmp_path)
+    git("init", "-q", "-b", "main")
+    (tmp_path / "x.toml").write_text(JOB)
+    git("add", ".")
+    git("commit", "-q", "-m", "base")
+    (tmp_path / "x.toml").unlink()
+    (tmp_path / "x.toml").mkdir()
+    (tmp_path / "x.toml" / "in.yaml").mkdir()
+    (tmp_path / "x.toml" / "in.yaml" / "z.toml").write_text(JOB)
+    with (tmp_path / "huge.yaml").open("wb") as huge:
+        huge.truncate(2**26)
+    (tmp_path / "sub.toml").mkdir()
+    git("-C", "sub.toml", "init", "-q")
+    git("-C", "sub.toml", "commit", "-q", "--allow-empty", "-m", "a submodule")
+    git("-c", "advice.addEmbeddedRepo=false", "add", ".")
+    git("commit", "-q", "-m", "head")
+    answer = answer_review(patterns=["*"], base="HEAD~1", max_usd="1000", root=tmp_path)
+    changes = {str(one["file"]): (one["usd_before"], one["usd_after"], one["problem"]) for one in answer.document.records}
+    assert set(changes) == {"huge.yaml", "x.toml", "x.toml/in.yaml/z.toml"}
+    assert changes["x.toml"][1:] == (None, None)
+    assert changes["x.toml"][0] == changes["x.toml/in.yaml/z.toml"][1]
+    assert changes["huge.yaml"][2] == "huge.yaml: is larger than 8 MiB"
+
+
+def test_files_that_are_not_read_are_said_and_pass_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = partial(run_git, tmp_path)
     git("init", "-q", "-b", "main")
     git("commit", "-q", "--allow-empty", "-m", "base")
     names = [b"a\xff.toml", b"b.toml", b"c.toml", b"d.toml"]

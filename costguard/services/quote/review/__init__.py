@@ -72,7 +72,9 @@ def _quote_files(files: Sequence[str], both: ChangedFiles, market: str | None, c
             return
         change = run_limited(partial(_quote_both_sides, name, both, market, config))
         problem = f"not read: it takes more than {CPU_S} s or {MEMORY_BYTES // 2**20} MiB"
-        yield change or JobChange(file=_format_name(name), before=None, after=JobCost(problem=problem))
+        change = change or JobChange(file=_format_name(name), before=None, after=JobCost(problem=problem))
+        if change.before or change.after:
+            yield change
 
 
 def _quote_both_sides(name: str, both: ChangedFiles, market: str | None, config: str | None) -> JobChange:
@@ -86,10 +88,13 @@ def _format_name(name: str) -> str:
 
 
 def quote_job_file(folder: Path, name: str, *, market: str | None = None, config: str | None = None) -> JobCost | None:
-    """Return the cheapest quote of the job file `name` below `folder`, or why there is none; None: there is no such file."""
+    """Return the cheapest quote of the job file `name` below `folder`, or why there is none; None: there is no such file.
+
+    A folder of that name is none: git names the files in it, and nothing of a submodule.
+    """
     path = folder / name
     try:
-        if not path.is_symlink() and not path.exists():
+        if not path.is_symlink() and (path.is_dir() or not path.exists()):
             return None
         if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
             return JobCost(problem="it is not a regular file of the repository: links are not followed")
