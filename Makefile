@@ -6,15 +6,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes are started here, and without bytecode each compiles all that it imports
 
-.PHONY: demo test check sbom requirements proof campaigns fleets deaths cuts bugs bench seeded disks worlds kills networks focus-validator golden market clean help
+.PHONY: demo test check sbom requirements proof campaigns fleets deaths cuts bugs bench fuzz seeded disks worlds kills networks focus-validator golden market clean help
 
 help:
 	@echo "make demo    a quote on real prices, a simulated weekend that is guarded, a fortnight beside its bill, in seconds"
 	@echo "make test    the tests that belong to every change: some minutes"
 	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test, licences and vulnerabilities"
-	@echo "make proof   what CI plays beside the tests: campaigns, 20 instance-years of fleets, 5,000 kill -9, 30,000 power cuts, 10 seeded bugs"
+	@echo "make proof   what CI plays beside the tests: campaigns, 20 instance-years of fleets, 5,000 kill -9, 30,000 power cuts, 10 seeded bugs, fuzzing"
 	@echo "make campaigns  the tests that make test leaves out: stories, worlds, crashes, networks, adapters times cases, all examples"
 	@echo "make bench   speed of start-up, quote, ledger, polls and guard as ratios; accuracy against published runs and dated prices"
+	@echo "make fuzz    hostile input for six readers, bounds of CPU time and memory (SECONDS=30 each, TARGETS='bills feeds')"
 	@echo "make seeded  one fault after the other is put into a copy of the tree, and a test must notice: half an hour"
 	@echo "make disks   power cuts, failing and full disks: tries, bounds and controls (FIGURES=cuts, COSTGUARD_CUTS=100000)"
 	@echo "make worlds  simulated worlds against the real guard: a campaign that goes on where it was cut off (WORLDS=200 FROM=0 KIND=|wired|books)"
@@ -72,6 +73,10 @@ campaigns: .venv/.dev
 FLEETS ?= 72
 proof: campaigns
 	@$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) bugs fleets deaths cuts
+	@$(MAKE) fuzz
+
+fuzz: .venv/.dev
+	@env $(IN_MEMORY) $(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),30) $(TARGETS)
 
 fleets: .venv/.dev
 	@mkdir -p .proof

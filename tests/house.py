@@ -172,7 +172,7 @@ BUDGETS = {
     "costguard/renderers": 1350,
     "costguard/reporting": 3_143,
     "costguard/runs": 800,
-    "costguard/services": 22_145,
+    "costguard/services": 22_150,
     "costguard/settings": 4_499,
     "costguard/sizing": 11350,
     "costguard/system": 2_126,

@@ -21,7 +21,7 @@ from costguard.errors import InvalidAnswerError, shorten, to_one_line
 from costguard.providers.ports.price_source import MOST_FEED_BYTES
 from costguard_public.rows import LONGEST_TEXT, OTHER_CURRENCY, MachinePrice, RowCollector
 
-MOST_ROWS = 250_000
+MOST_ROWS, MOST_COLUMNS = 250_000, 100
 """Of one feed. The largest known is SkyPilot's catalogue of AWS: 3.7 MB, about 45,000 rows (stored copy of 2026-05)."""
 
 MOST_CATALOGUE_BYTES = 16 * 2**20
@@ -81,9 +81,11 @@ def read_csv_rows(body: bytes, columns: Collection[str], name: str, source: str)
             page = body.lstrip()[:1] == b"<"
             what = "is a web page" if page else f"lacks the columns {', '.join(sorted(set(columns) - set(header)))}"
             raise InvalidAnswerError(f"{name} {what}", provider=source)
+        _require(len(header) <= MOST_COLUMNS, f"{name} has more than {MOST_COLUMNS} columns", source)
         for number, row in enumerate(rows, 1):
             _require(number <= MOST_ROWS, f"{name} has more than {MOST_ROWS} rows", source)
-            yield dict(zip(header, row, strict=False))
+            if row:  # not a blank line; cells that are missing at its end are empty
+                yield dict(zip(header, row + [""] * (len(header) - len(row)), strict=False))
     except UnicodeDecodeError:
         raise InvalidAnswerError(f"{name} is not text in UTF-8", provider=source) from None
     except csv.Error as broken:

@@ -151,6 +151,7 @@ BROKEN_ZIPS = {
     "too large": (pack("aws.csv", HEAD + bytes(range(256)) * 2**17 + b"x" * 2**10), "would unpack to"),
     "other columns": (pack("aws.csv", b"a,b\n1,2\n"), "lacks the columns"),
     "no text": (pack("aws.csv", b"\xff\xfe\x00\x01"), "not text in UTF-8"),
+    "too many columns": (pack("aws.csv", HEAD.rstrip() + b",x" * 100 + b"\n"), "more than 100 columns"),
     "too many rows": (
         pack("aws.csv", HEAD + b"".join(b"%d,\n" % i for i in range(catalogue.MOST_ROWS + 2))),
         "more than 250000",
