@@ -26,6 +26,7 @@ from costguard.bills.bill_line import (
     ADDRESS,
     COMPUTE,
     CREDIT,
+    INVOICED,
     OTHER,
     STORAGE,
     TAX,
@@ -219,7 +220,7 @@ def _parse_line(row: _FocusColumns, export: FocusSource, currency: str) -> tuple
         resource_id=export.resource(row.get_text("ResourceId")),
         region=row.get_text("RegionId"),
         estimated=_is_estimated(row, export.as_of),
-        source=f"{export.source}, {column}",
+        source=f"{export.source}, {column}{INVOICED * (row.get('InvoiceId') is not None)}",
         statement=FOCUS_STATEMENT,
         description=to_one_line(row.get_text("ChargeDescription")),
     ), amount

@@ -16,6 +16,8 @@ from costguard.values.instant import require_instant
 from costguard.values.money import Money
 
 COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX = "compute", "storage", "address", "traffic", "other", "credit", "tax"
+INVOICED = ", invoiced"
+"""How the source of a line ends whose row states the number of its invoice."""
 CHARGES = (COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX)
 
 LARGEST_LINE, LEAST_EXPONENT = Decimal(10**9), -100

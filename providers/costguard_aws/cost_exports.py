@@ -36,7 +36,7 @@ from costguard.bills.bill_files import (
     get_arn_tail,
     parse_export_instant,
 )
-from costguard.bills.bill_line import CREDIT, OTHER, TAX, BillLine, BillLines, parse_bill_amount
+from costguard.bills.bill_line import CREDIT, INVOICED, OTHER, TAX, BillLine, BillLines, parse_bill_amount
 from costguard.errors import InputError, InvalidAnswerError, shorten, to_one_line
 from costguard.providers.context import BillFilePiece, BillReader
 from costguard.system.clock import Clock
@@ -187,7 +187,7 @@ def read_cur_row(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
         resource_id=get_arn_tail(text("lineitemresourceid")),
         region=text("productregioncode") or text("productregion") or parse_usage_region(usage),
         estimated=not text("billinvoiceid") and about.as_of < month_end + SETTLED,
-        source="Cost and Usage Report, amortised",
+        source=f"Cost and Usage Report, amortised{INVOICED * bool(text('billinvoiceid'))}",
         statement=STATEMENT,
         description=to_one_line(text("lineitemlineitemdescription") or usage),
     )

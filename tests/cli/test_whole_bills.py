@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from costguard.errors import InputError
+from costguard.services.poll.bill_files import list_installed_kinds, open_bill
 from tests.cli.test_reconcile_files import INVOICES, lab, lines, row, text
 from tests.conftest import Command, Ran
 
@@ -201,3 +203,42 @@ def test_what_was_invoiced_stands_beside_what_is_amortised_with_a_total(lab: Cal
 def test_a_total_below_zero_is_said(lab: Callable[..., Ran]) -> None:
     ran = lab(text([row(ChargeCategory="Credit", EffectiveCost="-3", BilledCost="-3")]), "--json")
     assert any("its total is negative, -$3.00" in note for note in ran.data["notes"])
+
+
+DRAFT: dict[str, Any] = {"InvoiceId": ""}
+INVOICE: dict[str, Any] = {"InvoiceId": "1234"}
+
+
+@pytest.mark.parametrize("words", [(), ("--whole",)])
+def test_a_draft_that_was_copied_late_does_not_replace_what_was_invoiced(
+    lab: Callable[..., Ran], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    lab(text([row(**DRAFT), row(1, **DRAFT)]), *words)
+    invoiced = lab(text([row(EffectiveCost="2", **INVOICE), row(2, **INVOICE)]), "--json", "--whole")
+    assert invoiced.data["imports"][0]["withdrawn"] == 1
+    known = lines(tmp_path)
+    draft = lab(text([row(**DRAFT), row(1, **DRAFT), row(3, **DRAFT)]), "--json", *words)
+    (one,) = draft.data["imports"]
+    assert (one["added"], one["replaced"], one["withdrawn"], one["outdated"]) == (0, 0, 0, 3)
+    assert lines(tmp_path) == known
+    corrected = lab(text([row(EffectiveCost="3", **INVOICE), row(2, **INVOICE)]), "--json", *words)
+    assert corrected.data["imports"][0]["replaced"] == 1
+
+
+def test_a_row_that_is_invoiced_before_its_month_closes_makes_no_draft_of_the_others(
+    lab: Callable[..., Ran], tmp_path: Path
+) -> None:
+    lab(text([row(**INVOICE), row(1, **DRAFT)]))
+    later = lab(text([row(**INVOICE), row(1, **DRAFT), row(2, **DRAFT)]), "--json")
+    assert (later.data["imports"][0]["added"], len(lines(tmp_path))) == (1, 3)
+
+
+def test_a_bill_of_two_currencies_or_of_somebody_else_is_refused_with_its_line(lab: Callable[..., Ran], tmp_path: Path) -> None:
+    lab(text([row(), row(1), row(2, BillingCurrency="EUR")])).says("line 4: is in EUR, and the lines of its bill", "in USD")
+    assert lines(tmp_path) == []
+    (tmp_path / "own.csv").write_text(text([row(), row(1, SubAccountId="444455556666")]))
+    own = open_bill(tmp_path / "own.csv", list_installed_kinds("", "", lambda _: ["111122223333"]), datetime.now(UTC))
+    assert len(list(own.parts)) == 2, "one account of the ledger is enough: an organisation has others"
+    other = open_bill(tmp_path / "own.csv", list_installed_kinds("", "", lambda _: ["777788889999"]), datetime.now(UTC))
+    with pytest.raises(InputError, match="line 2: is of account '111122223333' of aws, and no line is of an account"):
+        list(other.parts)

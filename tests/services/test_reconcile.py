@@ -24,12 +24,14 @@ from costguard.services.poll.poll import poll_sources
 from costguard.services.report.reconcile import (
     BillAnswer,
     BillComparison,
+    _convert_lines,
     _find_currency_mismatches,
     ask_for_bills,
     reconcile_bills,
 )
 from costguard.testing import FakeClock
 from costguard.values.calendar import Period
+from costguard.values.money import parse_exchange_rate
 from tests.bills.test_drift import HOURS as HOURS_BILLED
 from tests.bills.test_drift import RATE as PRICE
 from tests.bills.test_drift import bill, day, every, line
@@ -157,3 +159,14 @@ def test_a_bill_of_no_resources_in_another_currency_is_never_added() -> None:
     assert _find_currency_mismatches([billed, billed._replace(currency="USD")], owed_for) == {}
     named = [billed, *bill(count=HOURS_BILLED)]
     assert _find_currency_mismatches(named, owed_for) == {}, "where lines name resources, one without is of none"
+
+
+def test_a_bill_in_another_currency_is_compared_at_the_rate_of_its_day() -> None:
+    rates = [parse_exchange_rate(text, "rates") for text in ("1 USD = 0.5 EUR on 1970-01-01", "1 USD = 0.8 EUR on 1970-01-02")]
+    labels = set[str]()
+    euros = [line(PRICE, currency="EUR"), line(PRICE, first=24, currency="EUR")]
+    converted = list(_convert_lines(euros, {"USD"}, rates, labels))
+    assert [(one.currency, one.nano) for one in converted] == [("USD", 2 * PRICE), ("USD", PRICE * 10 // 8)]
+    assert len(labels) == 2
+    assert list(_convert_lines(euros, {"USD"}, (), labels)) == euros, "without a rate it is named, not guessed"
+    assert list(_convert_lines(euros, {"USD", "EUR"}, rates, labels)) == euros, "what is charged in EUR is compared in EUR"

@@ -23,7 +23,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.types import Integer, LargeBinary, Text
 
 from costguard.bills.bill_files import BillLinePart
-from costguard.bills.bill_line import CREDIT, TAX, BillLine
+from costguard.bills.bill_line import CREDIT, INVOICED, TAX, BillLine
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.tables.bills import LINE_KEY_NAMES, BillLineRow
 from costguard.values.instant import to_micros
@@ -108,6 +108,13 @@ class StagedStatement:
         """Return (statement, bill) of the bills of its lines that are delivered as a whole."""
         bills = select(_LINE.c.statement, _LINE.c.bill).where(_LINE.c.provider == provider, _LINE.c.bill != "").distinct()
         return [(statement, bill) for statement, bill in self._ask(bills.order_by(_LINE.c.statement, _LINE.c.bill))]
+
+    def count_invoiced(self, provider: str) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return (statement, bill) -> the number of its lines, and of those with the number of an invoice."""
+        invoiced = func.sum(case((_LINE.c.source.endswith(INVOICED), 1), else_=0))
+        counts = select(_LINE.c.statement, _LINE.c.bill, func.count(), invoiced).group_by(_LINE.c.statement, _LINE.c.bill)
+        rows = self._ask(counts.where(_LINE.c.provider == provider, _LINE.c.bill != ""))
+        return {(statement, bill): (lines, own) for statement, bill, lines, own in rows}
 
     def list_accounts(self, provider: str) -> set[tuple[str, str]]:
         """Return (account, statement) of the lines that belong to no such bill."""

@@ -27,7 +27,7 @@ from sqlalchemy import and_, bindparam, func, insert, tuple_, update
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
-from costguard.bills.bill_line import BillImport
+from costguard.bills.bill_line import INVOICED, BillImport
 from costguard.bills.drift import DriftPart, DriftResult
 from costguard.errors import CostguardError, shorten
 from costguard.guard.alerts.alert import Notification
@@ -233,8 +233,8 @@ def _import_statement(
         insert_rows(writes.tell, [import_row])
         unfinished = BillImportUnfinishedRow(import_id=taking.number, lines_after=taking.last_line_id, undone=0)
         insert_rows(writes.tell, [unfinished])
-        lacking = 0
-        for withdrawn in _find_withdrawn(taking, staged, provider, request[1] if request else None):
+        lacking, drafts = 0, _list_drafts(writes.ask, staged, provider)
+        for withdrawn in _find_withdrawn(taking, staged, provider, request[1] if request else None, drafts):
             if statement.whole or (request is not None and not statement.why):
                 _replace_lines(taking, [(number, WITHDRAWN_REASON, *extent) for number, *extent in withdrawn])
                 taking.withdrawn += len(withdrawn)
@@ -242,7 +242,9 @@ def _import_statement(
                 lacking += len(withdrawn)
             writes.pause()
         for batch in staged.iterate_batches(provider):
-            _write_batch(taking, batch)
+            final_lines = [line for line in batch if not line["line_id"].startswith(drafts)] if drafts else batch
+            taking.outdated += len(batch) - len(final_lines)
+            _write_batch(taking, final_lines)
             writes.pause()
         result = BillImport(
             provider=provider,
@@ -259,6 +261,23 @@ def _import_statement(
             why=statement.why,
         )
         yield taking, result
+
+
+def _list_drafts(ask: Query, staged: StagedStatement, provider: str) -> tuple[str, ...]:
+    """Return how the lines of those bills begin that are drafts of one that the ledger has as invoiced.
+
+    A draft has lines without an invoice, and fewer with one than the ledger: whenever it was copied, it is older.
+    """
+    drafts = list[str]()
+    for (statement, bill), (lines, invoiced) in staged.count_invoiced(provider).items():
+        stored = select(func.count()).where(
+            *(col(BillLineRow.provider) == provider, col(BillLineRow.statement) == statement),
+            *(col(BillLineRow.replaced_us).is_(None), col(BillLineRow.source).endswith(INVOICED)),
+            func.substr(BillLineRow.line_id, 1, len(bill) + 1) == f"{bill}|",
+        )
+        if invoiced < lines and invoiced < ask(stored)[0]:
+            drafts.append(f"{bill}|")
+    return tuple(drafts)
 
 
 def _write_batch(taking: _Import, batch: Sequence[BilledRow]) -> None:
@@ -291,7 +310,9 @@ def _write_batch(taking: _Import, batch: Sequence[BilledRow]) -> None:
     taking.added, taking.replaced = taking.added + len(new) - len(replaced), taking.replaced + len(replaced)
 
 
-def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, period: Period | None) -> Iterator[list[SqlRow]]:
+def _find_withdrawn(
+    taking: _Import, staged: StagedStatement, provider: str, period: Period | None, drafts: Sequence[str]
+) -> Iterator[list[SqlRow]]:
     """Yield batches of the (row, start, end) of lines that were stated before and are no longer in `staged`.
 
     A bill delivered as a whole covers every account that it was ever for. Any other answer covers the accounts and statements
@@ -306,6 +327,8 @@ def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, per
     )
     for statement, bill in staged.list_bills(provider):
         name = f"{bill}|"
+        if name in drafts:
+            continue
         of_bill = (col(BillLineRow.statement) == statement, func.substr(BillLineRow.line_id, 1, len(name)) == name)
         for rows in _page_rows(taking.writes.ask, lines.where(*of_bill), -FAR_US):
             yield _select_missing(staged, rows)

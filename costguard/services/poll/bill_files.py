@@ -113,7 +113,7 @@ def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFile
         raise InputError("has a header and no rows", field=path, hint=hint)
     every = _restore_first(first, places)
     if FOCUS_COLUMN_HINTS & set(map(fold_column, first[1])) and not _match_formats(first[1], kinds):
-        parts = _read_focus_parts(path, every, kinds, FocusSource(as_of=stated_at, tally=tally))
+        parts = _check_lines(_read_focus_parts(path, every, kinds, FocusSource(as_of=stated_at, tally=tally)), kinds)
         return OpenedBill(kind=FOCUS_KIND, sums=True, parts=parts, made_at=stated_at, tally=tally)
     provider, one = _choose_format(path, first[1], kinds)
     about = BillFileFacts(account="", as_of=stated_at, tally=tally)
@@ -123,7 +123,7 @@ def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFile
         records = list(every)
         with _add_place_to_errors(path):
             about, every = replace(about, bucket=one.survey(record for _, record in records)), iter(records)
-    parts = _read_parts(path, every, one, about, pages)
+    parts = _check_lines(_read_parts(path, every, one, about, pages), kinds)
     return OpenedBill(kind=one.name, sums=one.sums, parts=parts, made_at=stated_at, tally=tally)
 
 
@@ -134,7 +134,7 @@ def _restore_first(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Itera
 
 def _read_parts(
     path: str, places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts, pages: Sequence[BillFileRecord]
-) -> Iterator[BillLinePart]:
+) -> Iterator[tuple[str, BillLinePart]]:
     """Parse every record in the format of the first one; a record of another format is refused."""
     columns: frozenset[str] = frozenset()
     for place, record in places:
@@ -148,10 +148,33 @@ def _read_parts(
         about.tally.records += 1
         if not parts:
             about.tally.left_out[one.omits] += 1
-        yield from parts
+        yield from ((place, part) for part in parts)
     if one.finish is not None:
         with _add_place_to_errors(path):
             one.finish(pages, about.tally)
+
+
+def _check_lines(located_parts: Iterable[tuple[str, BillLinePart]], kinds: BillFileKinds) -> Iterator[BillLinePart]:
+    """Yield the parts; raise InputError where a bill changes its currency, or at the end if it is of somebody else.
+
+    It is if the ledger has accounts of the provider, and the file names other ones only.
+    """
+    currencies, accounts = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
+    for place, (line, amount) in located_parts:
+        currency = currencies.setdefault((line.provider, line.bill), line.amount.currency)
+        if currency != line.amount.currency:
+            what = f"is in {line.amount.currency}, and the lines of its bill before it are in {currency}"
+            raise InputError(what, field=place, hint="a bill has one currency: export it again")
+        accounts.setdefault((line.provider, line.account), place)
+        yield line, amount
+    for provider in sorted({provider for provider, _ in accounts}):
+        known_accounts = set(kinds.accounts(provider))
+        if known_accounts and all(account not in known_accounts for name, account in accounts if name == provider):
+            (account, place) = next((account, place) for (name, account), place in accounts.items() if name == provider)
+            names = ", ".join(map(to_one_line, sorted(known_accounts)[:NAMES_SHOWN_MAX]))
+            hint = f"the ledger has {names}: poll a new account before its bill is read (costguard status)"
+            what = f"is of account '{to_one_line(account)}' of {provider}, and no line is of an account in the ledger"
+            raise InputError(what, field=place, hint=hint)
 
 
 @contextmanager
@@ -212,7 +235,7 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
 
 def _read_focus_parts(
     path: str, places: Iterable[LocatedRecord], kinds: BillFileKinds, source: FocusSource
-) -> Iterator[BillLinePart]:
+) -> Iterator[tuple[str, BillLinePart]]:
     """Yield the rows of a FOCUS file, each for the provider that it names. Raises InputError if none is wanted."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, FocusSource]()
@@ -233,7 +256,8 @@ def _read_focus_parts(
         if provider not in exports:
             exports[provider] = replace(source, provider=provider, resource=kinds.known[plugin].resource)
         with _add_place_to_errors(place):
-            yield from parse_focus_lines(_parse_structs(record), exports[provider])
+            parts = list(parse_focus_lines(_parse_structs(record), exports[provider]))
+        yield from ((place, part) for part in parts)
     if not exports:
         names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(NAMES_SHOWN_MAX))
         what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"

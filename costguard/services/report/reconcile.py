@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,6 +35,7 @@ from costguard.providers.ports import ChargeSource, InstanceSource
 from costguard.services.poll.concurrency import run_all
 from costguard.values.calendar import Period, find_month
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
+from costguard.values.money import NANO, USD, ExchangeRate, divide_half_even, find_exchange_rate
 
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.bills.reader import BillLedgerReader
@@ -70,13 +71,15 @@ class BillComparison:
     """The comparison. `results`: by provider, account and currency.
 
     `unstated`: (provider, account) with charges and without a bill. `set_aside`: (provider, statement, the one that
-    replaces it). `straddling`: by provider, lines that cross an edge of the period.
+    replaces it). `straddling`: by provider, lines that cross an edge of the period. `rates`: labels of the exchange
+    rates at which lines were converted.
     """
 
     results: tuple[DriftResult, ...]
     unstated: tuple[tuple[str, str], ...]
     set_aside: tuple[tuple[str, ProviderBill, ProviderBill], ...]
     straddling: Mapping[str, int]
+    rates: tuple[str, ...] = ()
 
 
 def find_bill_month(rules: Mapping[str, BillingRule], provider: str, period: Period) -> Period:
@@ -136,13 +139,15 @@ def reconcile_bills(
     missing: Mapping[str, str],
     periods: Mapping[str, Period],
     rules: Mapping[str, BillingRule],
+    rates: Sequence[ExchangeRate] = (),
 ) -> BillComparison:
     """Compare the bills of `providers` in the ledger with the charges of `period`, a month in UTC.
 
     `rules`: they state of which zone a provider's month is. `missing`: by provider, what its bill leaves out. `periods`:
-    accounts that answered completely, and for which period.
+    accounts that answered completely, and for which period. `rates`: for bills in another currency than their charges.
     """
     results, unstated = list[DriftResult](), list[tuple[str, str]]()
+    converted_at = set[str]()
     aside, over, utc_month = list[tuple[str, ProviderBill, ProviderBill]](), dict[str, int](), period
     for provider in providers:
         period = find_bill_month(rules, provider, utc_month)
@@ -163,6 +168,7 @@ def reconcile_bills(
             quiet=_find_settled_window(periods.get(provider), now),
         )
         charged, silent = _cut_charges(charges, view)
+        billed_lines = list(_convert_lines(billed_lines, {one.currency for one in charged}, rates, converted_at))
         unstated += [(provider, account) for account in sorted(silent)]
         known_resources = bills.load_known_resources(provider)
         judging = CauseContext(
@@ -177,7 +183,27 @@ def reconcile_bills(
             why=missing.get(provider, ""),
         )
         results += [explain_drift(one, judging) for one in compare_bills(billed_lines, charged, known_resources)]
-    return BillComparison(results=tuple(results), unstated=tuple(unstated), set_aside=tuple(aside), straddling=over)
+    return BillComparison(
+        results=tuple(results),
+        unstated=tuple(unstated),
+        set_aside=tuple(aside),
+        straddling=over,
+        rates=tuple(sorted(converted_at)),
+    )
+
+
+def _convert_lines(
+    lines: Iterable[BilledLines], charged_in: Collection[str], rates: Sequence[ExchangeRate], converted_at: set[str]
+) -> Iterator[BilledLines]:
+    """Yield the lines; those in a currency in which nothing is charged in USD, at the rate of their day, if there is one."""
+    for line in lines:
+        at = from_micros(line.first * HOUR_US)
+        rate = None if line.currency in charged_in or USD not in charged_in else find_exchange_rate(rates, line.currency, at)
+        if rate is None:
+            yield line
+        else:
+            converted_at.add(rate.label)
+            yield line._replace(currency=USD, nano=divide_half_even(line.nano * NANO, rate.nano), step=0)
 
 
 def _fetch_bill(source: InstanceSource, period: Period) -> BillLines:

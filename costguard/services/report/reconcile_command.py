@@ -113,6 +113,7 @@ def answer_reconcile(
                 missing={name: one.why for one in answers if one.billed and one.why for name in one.providers},
                 periods={name: one.period for one in answers if one.billed and not one.why for name in one.providers},
                 rules=rules,
+                rates=settings.display.rates,
             )
         messages, notified_results = _build_messages(comparison.results, old_records, url, settings, now)
         bills.record_results(comparison.results, who=describe_user(), messages=messages, announced=notified_results)
@@ -328,6 +329,7 @@ def _list_other_months(imports: Sequence[BillImport], period: Period) -> Iterato
 def _list_notes(comparison: BillComparison, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
     if not files and not offline and not settings.providers:
         yield "No provider is configured: bills in the ledger were compared. --file reads a bill"
+    yield from (f"lines in another currency were converted {rate}" for rate in comparison.rates)
     for provider, account in comparison.unstated:
         yield f"{provider}/{to_one_line(account)} has charges, but no bill covers it"
     for provider, one, counted in comparison.set_aside:
