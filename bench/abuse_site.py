@@ -26,6 +26,7 @@ from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.agents.store import AgentStore
 from costguard.services.guarding.overrides import get_now
 from costguard.services.serving.agent_gateway import hash_token
+from costguard.services.serving.login_key import open_login_key
 from costguard.services.serving.web_logins import make_invite
 from costguard.values.agent import VIEWER, WebToken
 from tests.web.proxies import Proxy, proxy
@@ -155,7 +156,7 @@ class Site:
         """Return the headers of a viewer's session."""
         if name not in self.cookies:
             with LoginStore(self.url) as book:
-                path, _ = make_invite(book, name, VIEWER, who="bench", now=get_now())
+                path, _ = make_invite(book, name, VIEWER, who="bench", now=get_now(), key=open_login_key(self.url))
             wire = http.client.HTTPConnection(HOST, self.port, timeout=ANSWER_S)
             wire.request("POST", path, b"", {"Content-Type": "application/x-www-form-urlencoded"})
             answer = wire.getresponse()

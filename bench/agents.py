@@ -31,7 +31,8 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.services.serving.agent_enrolment import hash_code
 from costguard.services.serving.agent_gateway import hash_token
-from costguard.services.serving.web_logins import SessionDesk
+from costguard.services.serving.login_key import open_login_key
+from costguard.services.serving.web_logins import LoginDesk
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.resource import ResourceKey
 from tests.fakes.server import serving
@@ -186,7 +187,7 @@ def enrolled(url: str, keys: list[ResourceKey]) -> dict[str, bytes]:
 def logged_in(url: str, pages: int) -> list[str]:
     """A cookie for each page; ten pages are one person's."""
     with LoginStore(url) as book:
-        desk = SessionDesk(book)
+        desk = LoginDesk(book=book, key=open_login_key(url))
         people = [desk.open_session(f"person-{number}", "viewer", "bench") for number in range(-(-pages // 10))]
     return [people[number // 10] for number in range(pages)]
 

@@ -21,6 +21,7 @@ from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.login_key import open_login_key
 from costguard.services.serving.web_logins import make_invite
 from costguard.services.serving.web_pages import PageServices
 from costguard.web.pages import build_page_router
@@ -56,7 +57,9 @@ def measure(folder: Path, count: int) -> tuple[float, float, int]:
     app.include_router(build_page_router(PageServices(config=str(config))))
     client = TestClient(app, base_url="http://localhost")
     with LoginStore(url) as book:
-        client.post(make_invite(book, "bench", "viewer", who="bench", now=get_now())[0], follow_redirects=False)
+        client.post(
+            make_invite(book, "bench", "viewer", who="bench", now=get_now(), key=open_login_key(url))[0], follow_redirects=False
+        )
     first, size = _time_request(client, "/")
     page = median(_time_request(client, "/?q=&page=3")[0] for _ in range(REQUESTS))
     beside = median(_time_request(client, "/static/icon.svg")[0] for _ in range(REQUESTS))

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from costguard.system.file_security import disable_memory_dumps
+
 MEMORY_BYTES, BATCH_BYTES = 2**30, 2**27
 """What may be taken beside the program itself (a group of rows has 128 MB as a rule, up to 512), and for rows at once."""
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MIMALLOC_ARENA_RESERVE": "0"}
@@ -28,6 +30,7 @@ def main() -> None:
     from pyarrow import ipc, parquet
 
     limit_memory()
+    disable_memory_dumps()
     try:
         file = parquet.ParquetFile(sys.stdin.buffer, pre_buffer=False)
         if file.metadata.num_rows > MOST_ROWS:

@@ -21,8 +21,6 @@ HOST_HEADER_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{1,25
 SCOPE_PATTERN = re.compile(r"[!#-\[\]-~]{1,100}", re.ASCII)
 """A scope of RFC 6749, 3.3, not longer than anybody writes one."""
 CALLBACK_PATH = "/oidc/callback"
-SERVER_PREFIX = "COSTGUARD_"
-"""How the variables begin that the process which serves pages gets."""
 SECRET_EXAMPLE = "COSTGUARD_OIDC_SECRET"  # noqa: S105 - where a secret is kept, and no secret
 VALUE_CHARS_MAX = 200
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -130,15 +128,11 @@ def read_issuer(value: object, field: str) -> str:
 
 
 def read_client_secret_place(value: object, field: str) -> str:
-    """Return where the client's secret is kept; raise InputError unless the process of the pages can read it there."""
-    from costguard.settings.notify import VARIABLE_PATTERN, require_secret_place
+    """Return where the client's secret is kept; raise InputError if it is the secret itself."""
+    from costguard.settings.notify import require_secret_place
 
     source = read_text(value, field)
-    if source and (variable := VARIABLE_PATTERN.fullmatch(require_secret_place(source, field, SECRET_EXAMPLE))):
-        problem = f"names {variable[1]}, which is not passed to the process that serves pages"
-        hint = f'name it {SERVER_PREFIX}..., such as "env:{SECRET_EXAMPLE}"'
-        require(variable[1].startswith(SERVER_PREFIX), field, problem, hint)
-    return source
+    return require_secret_place(source, field, SECRET_EXAMPLE) if source else source
 
 
 def read_client_secret(oidc: OidcSettings) -> str:

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -51,6 +51,24 @@ def hide_module(name: str) -> Iterator[None]:
     finally:
         if hides:
             del sys.modules[name]
+
+
+PLAIN_VARIABLES = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"),
+)
+"""Variables that every program may need, none of which holds a secret."""
+
+
+def build_child_environment(
+    environ: Mapping[str, str], *, names: Sequence[str] = (), prefixes: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Return the environment of a child process: PLAIN_VARIABLES, and what else it needs of `environ`, by name or beginning.
+
+    Every program that costguard starts for itself gets this one: none finds a key of a cloud. What `costguard run` starts is
+    the user's own command, and keeps the environment that it would have without costguard.
+    """
+    passed_names = {*PLAIN_VARIABLES, *names}
+    return {name: value for name, value in environ.items() if name in passed_names or name.startswith(prefixes)}
 
 
 ARENAS_MAX, MMAP_BYTES_MIN = 2, 128 * 1024

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from costguard.guard.audit import AuditAnchor, AuditFinding, AuditRecord, describe_audit_row, format_anchor, format_audit_time
+from costguard.guard.audit import (
+    UNCOVERED,
+    UNPROVEN,
+    AuditAnchor,
+    AuditFinding,
+    AuditRecord,
+    describe_audit_row,
+    format_anchor,
+    format_audit_time,
+)
 from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
 from costguard.values.text_format import format_instant
 from costguard.views.document import Document, TableView
@@ -79,6 +88,10 @@ def build_import_document(ledger: str, *, source: str, revision: str, rows: Mapp
 AUDIT_SCHEMA = "costguard.audit/1"
 MOST_FINDINGS_SHOWN = 50
 """Findings that are written out for people. JSON holds all of them."""
+COVERED_NOTE = (
+    "Verified: the chain, and the overrides, acts, hooks and agents that it describes. "
+    f"Not covered: {'; '.join(UNCOVERED)}; {UNPROVEN}."
+)
 NO_ANCHOR_NOTE = (
     "Without --anchor it cannot be detected that the last rows and their records were removed, or that all rows were "
     "rewritten: pass an anchor from an old message."
@@ -102,6 +115,7 @@ def build_audit_verification_document(
         "head": head or None,
         "anchors": [format_anchor(*anchor) for anchor in anchors],
         "findings": list(records),
+        "not_covered": [*UNCOVERED, UNPROVEN],
     }
     through = f" It contains {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
     summary = f"The audit of {ledger} verifies: {rows:,} rows match the records that they describe.{through}"
@@ -109,6 +123,7 @@ def build_audit_verification_document(
     more = len(findings) - MOST_FINDINGS_SHOWN
     notes += [f"and {more} more: --json shows all"] if more > 0 else []
     notes += [f"Head: audit {head}"] if head else []
+    notes += [COVERED_NOTE] if not findings else []
     notes += [NO_ANCHOR_NOTE] if not findings and not anchors else []
     lead = f"The audit of {ledger} does not verify:" if findings else summary
     return Document(data=data, records=records, lead=(lead,), notes=tuple(notes))

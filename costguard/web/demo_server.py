@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from costguard.ledger.agents.logins import LoginStore
 from costguard.services.guarding.overrides import get_now
+from costguard.services.serving.login_key import open_login_key
 from costguard.services.serving.web_logins import make_invite
 from costguard.services.serving.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
@@ -35,8 +36,9 @@ def serve_weekend(*, config: str | None = None) -> None:
         settings, end = keep_weekend(Path(folder), config=config)
         services = PageServices(config=settings, clock=lambda: end, read_only=True)
         with serve_pages(services) as address, suppress(KeyboardInterrupt):
-            with LoginStore(resolve_ledger_url(services.settings)) as book:
-                path, _ = make_invite(book, "demo", VIEWER, who="costguard demo", now=get_now())
+            url = resolve_ledger_url(services.settings)
+            with LoginStore(url) as book:
+                path, _ = make_invite(book, "demo", VIEWER, who="costguard demo", now=get_now(), key=open_login_key(url))
             sys.stdout.write(f"http://{address}{path}\n")
             sys.stdout.flush()
             sys.stderr.write("open the link, which logs in once; Ctrl-C ends the demo\n")

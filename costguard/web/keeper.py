@@ -25,7 +25,9 @@ from pathlib import Path
 
 from costguard.guard.alerts.alert import Alert
 from costguard.guard.alerts.watchdog import build_door_alert
+from costguard.settings.environment import CONFIG_VARIABLE, VARIABLE_PREFIX
 from costguard.system.logs import get_log
+from costguard.system.process import build_child_environment
 from costguard.watchdog.duty import DutyHealth
 
 SILENT_S, STARTS_WITHIN_S = 10.0, 180.0
@@ -34,9 +36,10 @@ STEADY_S, LONGEST_PAUSE_S, LOOK_S, ASK_S = 10.0, 60.0, 1.0, 3.0
 FILES_VARIABLE, SOCKET_VARIABLE = "COSTGUARD_WEB_FILES", "COSTGUARD_WATCHDOG_SOCKET"
 """In the environment of the child: the descriptors of its listening sockets, as `5,6`, and the watchdog's Unix socket."""
 ENDS_WITHIN_S = 5.0
-PASSED_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV")
-PASSED_PREFIXES = ("LC_", "PYTHON", "XDG_", "COSTGUARD_", "SSL_CERT_", "PG")
-"""What of the environment the child gets: no provider's keys. PG has what PostgreSQL's client reads."""
+PASSED_VARIABLES = ("VIRTUAL_ENV", CONFIG_VARIABLE)
+PASSED_PREFIXES = ("LC_", "PYTHON", "XDG_", "SSL_CERT_", "PG")
+"""What of the environment the child gets besides settings (COSTGUARD_SECTION__FIELD): no key of a provider, and no secret of a
+channel or of an identity provider. PG has what PostgreSQL's client reads."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +161,8 @@ def build_words(*, config: str | None, interval_s: float, json_log: bool) -> lis
 
 
 def _build_environment(environ: Mapping[str, str], files: tuple[int, int], watchdog: Path) -> dict[str, str]:
-    passed = {name: value for name, value in environ.items() if name in PASSED_VARIABLES or name.startswith(PASSED_PREFIXES)}
+    settings = [name for name in environ if name.startswith(VARIABLE_PREFIX) and "__" in name]
+    passed = build_child_environment(environ, names=(*PASSED_VARIABLES, *settings), prefixes=PASSED_PREFIXES)
     return {**passed, "MALLOC_ARENA_MAX": "2", FILES_VARIABLE: ",".join(map(str, files)), SOCKET_VARIABLE: str(watchdog)}
 
 

@@ -12,18 +12,25 @@ import os
 import signal
 import socket
 import sys
+import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from costguard.errors import InputError
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.connection import refuse_writes
+from costguard.ledger.db.reader import keep_log_open
 from costguard.services.serving.web_backend import build_web_services, find_key_file
-from costguard.settings import read_settings
+from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.settings.section_values import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.web import parse_listen_address
+from costguard.system.file_security import disable_memory_dumps
 from costguard.system.logs import configure_logging, get_log
+from costguard.system.write_restriction import restrict_writes
 from costguard.web.keeper import FILES_VARIABLE, SOCKET_VARIABLE
 from costguard.web.listener import bind_listener, check_web_files
 from costguard.web.server import build_server
@@ -56,11 +63,43 @@ def run_server(*, config: str | None, listen: str | None, interval: str | None, 
     else:
         check_web_files(settings.web, find_key_file(settings))
         sockets, link = [bind_listener(settings.web)], WatchdogClient(find_watchdog_socket(settings))
+    is_outdated = restrict_web(settings)
+    link.is_outdated = is_outdated or link.is_outdated
+    disable_memory_dumps()  # it sees cookies and tokens; not before /proc/self/oom_score_adj is written, which is root's then
     server = build_server(build_web_services(settings, config=config, interval=every), sockets, link)
     gc.collect()
     gc.freeze()  # what is imported by now stays: looking through it took 0.1 s again and again, while beats waited
-    get_log().info("web_listens", address=settings.web.listen, tls=settings.web.tls_cert is not None, alone=not files)
+    get_log().info(
+        "web_listens",
+        address=settings.web.listen,
+        tls=settings.web.tls_cert is not None,
+        alone=not files,
+        confined=is_outdated is not None,
+    )
     server.run()
+
+
+def restrict_web(settings: Settings) -> Callable[[], bool] | None:
+    """Have the ledger refuse changes, and the kernel changes of files, signals to the watchdog, and looks into its memory.
+
+    Returns whether the ledger's log was replaced, so that this process must start again to read it; None: the kernel refuses
+    nothing. Left are the shared memory of the ledger's log, which who reads it writes to, and a folder for temporary files.
+    """
+    refuse_writes()
+    log, folder = (
+        keep_log_open(parse_ledger_address(resolve_ledger_url(settings))),
+        find_watchdog_socket(settings).parent / "tmp",
+    )
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    tempfile.tempdir = os.environ["SQLITE_TMPDIR"] = str(folder)
+    if not restrict_writes([folder, Path(os.devnull), *([log] if log else [])]):
+        return None
+    first = log.stat().st_ino if log else 0
+
+    def is_outdated() -> bool:
+        return log is not None and (not log.exists() or log.stat().st_ino != first)
+
+    return is_outdated
 
 
 def _adopt_files(files: str) -> list[socket.socket]:

@@ -5,7 +5,6 @@ The key is in a separate file (0600), created if it is missing. The ledger conta
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,12 +12,10 @@ from costguard_agent.protocol import decode_base64, encode_base64
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from costguard.errors import InputError
-from costguard.system.file_security import describe_exposure
-from costguard.system.input_file import read_input_file
+from costguard.system.key_file import KEY_BYTES, open_key
 
-KEY_BYTES, KEY_FILE_BYTES_MAX = 32, 4096
 FIELD = "web.key_file"
+LOST_HINT = "restore the key from a backup, or remove the file; then every agent must join again"
 
 
 class WatchdogSeal:
@@ -61,42 +58,7 @@ def open_seal(path: Path) -> WatchdogSeal:
 
     Raises InputError if the file holds no key or other users can read it.
     """
-    try:
-        return WatchdogSeal(Ed25519PrivateKey.from_private_bytes(_read_key(path) or _create_key(path)))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or type(error).__name__}", field=f"{FIELD} {path}") from None
-
-
-def _read_key(path: Path) -> bytes | None:
-    try:
-        text = read_input_file(path, KEY_FILE_BYTES_MAX)
-    except FileNotFoundError:
-        return None
-    if who := describe_exposure(path):
-        raise InputError(who, field=f"{FIELD} {path}", hint=f"chmod 600 {path}")
-    key = decode_base64(text.decode("ascii", "replace").strip())
-    if key is None or len(key) != KEY_BYTES:
-        hint = "restore the key from a backup, or remove the file; then every agent must join again"
-        raise InputError("holds no key", field=f"{FIELD} {path}", hint=hint)
-    return key
-
-
-def _create_key(path: Path) -> bytes:
-    """Create a key at `path` and return it; if another watchdog created one first, return that one."""
-    key = os.urandom(KEY_BYTES)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(encode_base64(key).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(unfinished, path)
-    except FileExistsError:
-        return _read_key(path) or key
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return key
+    return WatchdogSeal(Ed25519PrivateKey.from_private_bytes(open_key(path, FIELD, LOST_HINT)[0]))
 
 
 FIELD_PRIME = 2**255 - 19

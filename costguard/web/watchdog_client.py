@@ -51,6 +51,7 @@ class WatchdogClient:
     """Asks the watchdog that listens at `path`; None: there is none. `is_child`: the watchdog started this process.
 
     `foreign`: returns the agents in whose name foreign messages came. `note_run`: called with a run that is not in the ledger.
+    `is_outdated`: whether this process must start again.
     """
 
     def __init__(self, path: Path | None, *, is_child: bool = False) -> None:
@@ -61,6 +62,7 @@ class WatchdogClient:
         self._turns, self._waiting = asyncio.Semaphore(CONNECTIONS_MOST), 0
         self.foreign: Callable[[], list[tuple[str, int]]] = list
         self.note_run: Callable[[datetime], object] = lambda _: None
+        self.is_outdated: Callable[[], bool] = lambda: False
 
     async def ask(self, offer: FromDoor, kind: type[_Reply]) -> _Reply:
         """Hand over `offer`, and return the reply. Raises MessageRefusedError if no watchdog takes it."""
@@ -133,7 +135,7 @@ class WatchdogClient:
                 note = RunNote()
             if note.at_us and not note.committed:
                 self.note_run(from_micros(note.at_us))
-            if self._is_child and os.getppid() != parent:
+            if self.is_outdated() or (self._is_child and os.getppid() != parent):
                 ended()
                 return
             await asyncio.sleep(PULSE_S)

@@ -71,7 +71,7 @@ class WatchdogDesk(Protocol):
         """Take a request to join."""
 
     def take_act(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
-        """Take a stop or an answer that a person confirmed."""
+        """Take a login, an act or an answer of a person."""
 
     def take_admission(self, offer: AdmitOffer | HoldEndOffer, answer: Callable[[AdmitReply | HoldEndReply], object]) -> None:
         """Take a run that wants a hold, or the end of one."""

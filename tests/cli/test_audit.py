@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from costguard.guard.audit import UNCOVERED, UNPROVEN
 from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.guard.audit_log import AUDITED_TABLES
+from costguard.ledger.tables import load_metadata
 from costguard.values.agent import WebToken
 from tests.conftest import Command
 
@@ -29,9 +32,16 @@ def test_verify_says_that_it_is_whole_and_what_it_cannot_see(costguard: Command,
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith(f"The audit of {ledger} verifies: 3 rows")
     assert "Without --anchor it cannot be detected" in answer.out
+    assert "Not covered: charges, listings and samples; bills; holds; enrolment codes, tokens, login links" in answer.out
     data = costguard("audit", "verify", "--json").data
+    assert data["not_covered"] == [*UNCOVERED, UNPROVEN]
     assert (data["schema"], data["whole"], data["rows"], data["findings"]) == ("costguard.audit/1", True, 3, [])
     assert re.fullmatch(r"3:[0-9a-f]{16}", data["head"])
+
+
+def test_every_table_is_described_by_the_log_or_named_as_not_covered() -> None:
+    named = [table for tables in UNCOVERED.values() for table in tables]
+    assert sorted([*named, *AUDITED_TABLES, "audit", "intent_event"]) == sorted(load_metadata().tables)
 
 
 def test_the_head_that_status_shows_is_one_that_verify_takes(costguard: Command, ledger: Path) -> None:  # noqa: ARG001 - it is there

@@ -14,6 +14,7 @@ from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.services.serving import agent_commands
 from costguard.services.serving.agent_enrolment import hash_code
+from costguard.services.serving.login_key import LoginKey
 from costguard.values.agent import Agent
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.web.signing import open_seal
@@ -41,8 +42,9 @@ def machine(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "ledger.db.web-key").touch(0o600)
     (tmp_path / "ledger.db.web-key").write_text(encode_base64(bytes(32)))
     monkeypatch.setattr(agent_commands, "compute_agent_digest", lambda: "ab" * 32)
-    for name, value in (("get_now", NOON), ("describe_user", "ada@lab"), ("make_code", CODE), ("make_token", TOKEN)):
+    for name, value in (("get_now", NOON), ("describe_user", "ada@lab"), ("make_code", CODE)):
         monkeypatch.setattr(agent_commands, name, lambda value=value: value)
+    monkeypatch.setattr(LoginKey, "make_secret", lambda *_, **__: TOKEN)
     return costguard
 
 

@@ -25,7 +25,6 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.notifiers.webhook import sign_webhook
 from costguard.services.guarding.act.hooks import (
-    PASSED_VARIABLES,
     HookCall,
     HookRunner,
     build_hook_environment,
@@ -34,6 +33,7 @@ from costguard.services.guarding.act.hooks import (
 )
 from costguard.services.guarding.dispatch import build_hook_runner
 from costguard.settings import Settings
+from costguard.system.process import PLAIN_VARIABLES
 from costguard.testing import FakeClock
 from costguard.values.resource import Incarnation, ResourceKey
 
@@ -85,7 +85,7 @@ def test_a_hook_gets_no_key_of_ours_unless_it_is_named() -> None:
     found = build_hook_environment(call("true", env=("WANTED", "MISSING")), ours)
     assert {name: text for name, text in found.items() if not name.startswith("COSTGUARD_")} == {"PATH": "/bin", "WANTED": "w"}
     assert "COSTGUARD_WEBHOOK_SECRET" not in found
-    assert not any("KEY" in name or "SECRET" in name or "TOKEN" in name for name in PASSED_VARIABLES)
+    assert not any("KEY" in name or "SECRET" in name or "TOKEN" in name for name in PLAIN_VARIABLES)
 
 
 def test_a_hook_that_fails_says_how_and_what_it_said() -> None:

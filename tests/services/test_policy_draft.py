@@ -9,13 +9,12 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from costguard.errors import InputError
-from costguard.ledger.agents.logins import LoginStore
 from costguard.services.guarding.overrides import get_now
 from costguard.services.serving.policy_draft import TEXT_CHARS_MAX, read_policy_draft, simulate_policy_change, write_policy_text
-from costguard.services.serving.web_logins import make_invite
 from costguard.services.serving.web_pages import PageServices
 from costguard.web.pages import build_page_router
 from tests.services.test_simulate import QUIET, played
+from tests.web.logins import invite
 
 POLICY = """
 [[policy]]
@@ -107,8 +106,7 @@ def test_the_page_shows_the_text_compares_it_and_says_what_is_wrong(services: Pa
     app = FastAPI()
     app.include_router(build_page_router(services))
     client = TestClient(app, base_url="http://localhost")
-    with LoginStore(str(services.settings.ledger.url)) as book:
-        client.post(make_invite(book, "ada", "viewer", who="test", now=get_now())[0], follow_redirects=False)
+    client.post(invite(str(services.settings.ledger.url), "ada", "viewer"), follow_redirects=False)
     services.clock = get_now
     page = client.get("/policies?policy=idle-gpu").text
     assert "confidence &gt;= 0.9" in page

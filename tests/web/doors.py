@@ -12,12 +12,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 from costguard_agent import ed25519
 from costguard_agent.protocol import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE_HEADER, encode_base64
@@ -157,8 +158,8 @@ class Watch:
 
 
 @contextmanager
-def watching(folder: Path, *, web: str = "") -> Iterator[Watch]:
-    """A watchdog over a simulated cloud, with an agent that beats, until the block ends. `web`: more of [web]."""
+def watching(folder: Path, *, web: str = "", more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Watch]:
+    """A watchdog over a simulated cloud, with an agent that beats. `web`, `more`: more of [web], and variables."""
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         port = int(made.getsockname()[1])
@@ -168,7 +169,7 @@ def watching(folder: Path, *, web: str = "") -> Iterator[Watch]:
         "[providers.sim]\nseed = 1\n"
     )
     path = f"{ROOT}:{ROOT / 'agent'}:{ROOT / 'providers'}"
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": path}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": path, **more}
     command = [sys.executable, "-m", "costguard", "--json-log", "watch"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, env=environ, stderr=log, stdout=subprocess.DEVNULL)

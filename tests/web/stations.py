@@ -25,13 +25,14 @@ from costguard.services.serving.agent_gateway import hash_token
 from costguard.services.serving.web_backend import build_web_services, find_key_file
 from costguard.settings import check_settings, resolve_ledger_url
 from costguard.settings.web import ListenAddress
-from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
+from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.web.server import serve_http
 from costguard.web.signing import open_seal
 from costguard.web.watchdog_server import serve_desk
 from costguard.web.watchdog_socket import bind_watchdog_socket, find_watchdog_socket
 from tests.metering.stories import SCOPE, key, machine
 from tests.web.desks import CODE, SECRET, envelope
+from tests.web.logins import write_token
 
 TOKEN = "cg_reader"  # noqa: S105 - a test's
 JSON = {"Content-Type": "application/json"}
@@ -104,14 +105,10 @@ class Station:
     def token(
         self, shown: str = TOKEN, *, name: str = "ada", lasts: timedelta = timedelta(days=1), role: str = "viewer"
     ) -> dict[str, str]:
-        """The header of a reader who may read."""
-        now = datetime.now(UTC)
-        with AgentStore(self.url) as book:
-            book.add_token(
-                WebToken(
-                    hash=hash_token(shown), name=name, role=role, who="x", at=now - timedelta(seconds=1), expires_at=now + lasts
-                )
-            )
+        """The header of a reader who may read. The watchdog accepts it as one of an earlier version."""
+        write_token(self.url, shown, name, role, lasts=lasts)
+        with Path(f"{self.url.removeprefix('sqlite:///')}.web-key-logins").open("a") as file:
+            file.write(f"{hash_token(shown)}\n")
         return {"Authorization": f"Bearer {shown}"}
 
     def lives(self) -> list[Any]:

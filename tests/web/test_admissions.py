@@ -22,6 +22,7 @@ from costguard.services.run_jobs.admit import open_holds
 from costguard.services.serving.admission_desk import AdmissionDesk
 from costguard.services.serving.door_messages import AdmitOffer, AdmitReply, HoldEndOffer, decode_offer, encode_message
 from costguard.services.serving.web_activity import ActivityBoard
+from tests.web.logins import make_token, write_token
 from tests.web.stations import JSON, Reply, Station, station
 
 BUDGETS = "".join(
@@ -197,16 +198,19 @@ def test_a_request_of_another_form_is_named_and_holds_nothing(watchdog: Station,
 def test_the_watchdog_believes_no_token_that_the_ledger_does_not_have_or_that_may_not(watchdog: Station) -> None:
     desk = AdmissionDesk(settings=lambda: watchdog.room.settings)
 
-    def offer(token_hash: str) -> AdmitOffer:
-        made = AdmitOffer(token_hash, "forged", 10**9, "USD", 3600.0, "x", "", "", "ada", "", [])
+    def offer(token: str) -> AdmitOffer:
+        made = AdmitOffer(token, "forged", 10**9, "USD", 3600.0, "x", "", "", "ada", "", [])
         came = decode_offer(AdmitOffer, encode_message(made))
         assert isinstance(came, AdmitOffer)
         return came
 
-    with AgentStore(watchdog.url) as book:
-        tokens = {one.name: one.hash for one in book.load_tokens()}
-    came = desk.admit_all([offer("0" * 64), offer(tokens["grafana"]), HoldEndOffer(tokens["grafana"], "x", started=True)])
-    assert [one.refused for one in came] == [NO_TOKEN, NOT_ALLOWED, NOT_ALLOWED]
+    write_token(watchdog.url, "cg_forged", "forged", "operator")  # as a web that is taken over could
+    tokens = ("0" * 64, "cg_grafana", "cg_forged")
+    came = desk.admit_all([*map(offer, tokens), HoldEndOffer("cg_grafana", "x", started=True)])
+    assert [one.refused for one in came] == [NO_TOKEN, NOT_ALLOWED, NOT_ALLOWED, NOT_ALLOWED]
+    assert "costguard web token forged --role operator" in came[2].says
+    made = make_token(watchdog.url, "made", "operator")
+    assert desk.admit_all([offer(made)])[0].refused == ""
     with AgentStore(watchdog.url) as book:
         watchdog.token("cg_gone", name="gone", role="operator")
         gone = next(one.hash for one in book.load_tokens() if one.name == "gone")

@@ -20,8 +20,8 @@ from costguard.mcp.tools import McpContext, call_tool
 from costguard.metering.inventory import Complete, Poll
 from costguard.services.guarding.ask_links import answer_ask
 from costguard.services.guarding.overrides import get_now
-from costguard.services.serving.door_messages import StopOffer
-from costguard.services.serving.web_pages import PageServices
+from costguard.services.serving.door_messages import ActOffer
+from costguard.services.serving.person_acts import ACTS
 from costguard.values.ask_link import AskLink
 from costguard.values.resource import ENDED, Incarnation, ResourceKey, format_life
 from tests.cli.test_stop import Lab, lab
@@ -39,8 +39,7 @@ def write(key: ResourceKey | str) -> str:
 
 def page(do: str) -> Way:
     def act(_lab: Lab, key: ResourceKey | str, _patch: pytest.MonkeyPatch) -> object:
-        services = PageServices(config="costguard.toml")
-        return services.change("ada", do, write(key), length="4h", why="x")
+        return ACTS[do](ActOffer("", do, write(key), "4h", "x"), "costguard.toml")
 
     return act
 
@@ -184,7 +183,7 @@ def test_a_stop_of_a_form_without_a_key_is_refused_by_the_watchdog(lab: Lab) -> 
     desk, path = Desk(lab), whole(lab.pod())
     desk.open("admin").act(path, "stop", why="x", sure="yes")
     offer = desk.link.offers[-1]
-    reply = desk.link.stops.answer(StopOffer(offer.session_hash, "train-k3v9x2m0000000", "x"))
+    reply = desk.link.stops.answer(ActOffer(offer.secret, "stop", "train-k3v9x2m0000000"))
     assert (reply.done, "is not the full key" in reply.lines[0]) == (False, True)
 
 

@@ -11,9 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from costguard.ledger.agents.logins import LoginStore
-from costguard.services.guarding.overrides import get_now
-from costguard.services.serving.web_logins import make_invite
+from tests.web.logins import invite
 from tests.web.stations import JSON, Station, station
 
 WITHIN_S = 30.0
@@ -39,8 +37,7 @@ def list_names(watchdog: Station) -> list[str]:
 
 def log_in(watchdog: Station, name: str) -> dict[str, str]:
     """Return the cookie of a viewer."""
-    with LoginStore(watchdog.url) as book:
-        path, _ = make_invite(book, name, "viewer", who="test", now=get_now())
+    path = invite(watchdog.url, name, "viewer")
     came = watchdog.ask("POST", path, b"", {"Origin": f"http://{watchdog.at.host}:{watchdog.at.port}"})
     return {"Cookie": came.headers["set-cookie"].partition(";")[0]}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -11,13 +10,13 @@ from fastapi import FastAPI
 
 from costguard.ledger.agents.logins import LoginStore
 from costguard.services.guarding.overrides import get_now
-from costguard.services.serving.door_messages import PersonReply, StopOffer, decode_offer, encode_message
-from costguard.services.serving.person_acts import WAITING_MOST, PersonActs
-from costguard.services.serving.web_logins import make_invite
+from costguard.services.serving.door_messages import ActOffer, PersonOffer, PersonReply, decode_offer, encode_message
+from costguard.services.serving.person_acts import PersonActs
 from costguard.services.serving.web_pages import PageServices
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
 from tests.cli.test_stop import Lab, lab
+from tests.web.logins import invite
 from tests.web.test_pages import Reader, Silent
 
 __all__ = ["lab"]
@@ -27,12 +26,13 @@ class Link:
     """The channel to a watchdog in this process: what is offered goes as it does between the processes."""
 
     def __init__(self, stops: PersonActs) -> None:
-        self.stops, self.offers = stops, list[StopOffer]()
+        self.stops, self.offers = stops, list[ActOffer]()
 
-    async def ask(self, stop: StopOffer, _: type[PersonReply]) -> PersonReply:
-        offer = decode_offer(StopOffer, encode_message(stop))
-        assert isinstance(offer, StopOffer)
-        self.offers.append(offer)
+    async def ask(self, act: PersonOffer, _: type[PersonReply]) -> PersonReply:
+        offer = decode_offer(type(act), encode_message(act))
+        assert isinstance(offer, PersonOffer)
+        if isinstance(offer, ActOffer):
+            self.offers.append(offer)
         return self.stops.answer(offer)
 
 
@@ -45,11 +45,11 @@ class Desk:
         app = FastAPI(redirect_slashes=False)
         app.include_router(build_page_router(services, self.link))  # type: ignore[arg-type]  # a part of it
         self.app = RequestMiddleware(app, hosts=("localhost",), log=Silent())  # type: ignore[arg-type]  # a log in part
-        self.book = LoginStore(lab.ledger)
+        self.ledger, self.book = lab.ledger, LoginStore(lab.ledger)
 
     def open(self, role: str) -> Reader:
         reader = Reader(self.app)
-        assert reader.log_in(make_invite(self.book, f"the-{role}", role, who="test", now=get_now())[0]) == 303
+        assert reader.log_in(invite(self.ledger, f"the-{role}", role)) == 303
         return reader
 
 
@@ -91,12 +91,12 @@ def test_a_protected_machine_is_not_stopped_and_the_page_says_why(lab: Lab, desk
 
 def test_the_watchdog_believes_no_session_that_the_ledger_does_not_have_or_that_ended(lab: Lab, desk: Desk) -> None:
     path, stops = whole(lab.pod()), desk.link.stops
-    assert stops.answer(StopOffer("0" * 64, path, "x")).refused == "not_allowed"
+    assert stops.answer(ActOffer("0" * 64, "stop", path)).refused == "not_allowed"
     desk.open("admin").act(path, "stop", why="x")
-    offers = list[StopOffer]()
+    offers = list[ActOffer]()
     for role in ("operator", "admin"):
         reader = desk.open(role)
-        offers.append(StopOffer(sha256(reader.client.cookies["costguard"].encode()).hexdigest(), path, "x"))
+        offers.append(ActOffer(reader.client.cookies["costguard"], "stop", path, why="x"))
     operator, admin = offers
     assert stops.answer(operator).refused == "not_allowed"
     assert desk.book.revoke_sessions(who="test", now=get_now(), name="the-admin")
@@ -108,8 +108,8 @@ def test_the_watchdog_believes_no_session_that_the_ledger_does_not_have_or_that_
 
 def test_more_stops_than_may_wait_are_refused_at_once(lab: Lab) -> None:
     stops, replies = PersonActs(url=lab.ledger, config="costguard.toml"), list[PersonReply]()
-    for _ in range(WAITING_MOST + 1):
-        stops.take(StopOffer("0" * 64, "a/b/c/d", ""), replies.append)
+    for _ in range(stops.stops.waiting.maxsize + 1):
+        stops.take(ActOffer("0" * 64, "stop", "a/b/c/d"), replies.append)
     assert [one.refused for one in replies] == ["too_often"]
 
 
@@ -118,8 +118,7 @@ def test_without_a_watchdog_no_page_offers_a_stop(lab: Lab) -> None:
     app.include_router(build_page_router(PageServices(config="costguard.toml")))
     guarded = RequestMiddleware(app, hosts=("localhost",), log=Silent())  # type: ignore[arg-type]  # a log in part
     reader = Reader(guarded)
-    with LoginStore(lab.ledger) as book:
-        assert reader.log_in(make_invite(book, "ada", "admin", who="test", now=get_now())[0]) == 303
+    assert reader.log_in(invite(lab.ledger, "ada", "admin")) == 303
     path = whole(lab.pod())
     assert 'value="stop"' not in reader.client.get(f"/machine?id={path}").text.replace('"approve-stop"', "")
     status, page = reader.act(path, "stop", why="x", sure="yes")

@@ -15,13 +15,16 @@ from starlette.testclient import TestClient
 from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.services.guarding.overrides import get_now
-from costguard.services.serving.web_logins import SessionDesk, make_invite
-from costguard.services.serving.web_pages import ACTS, PageServices
+from costguard.services.serving.login_key import open_login_key
+from costguard.services.serving.person_acts import ACTS, PersonActs
+from costguard.services.serving.web_logins import LoginDesk, SessionDesk
+from costguard.services.serving.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
 from costguard.web.pages.live import LiveRuns
 from costguard.web.pages.room import PageRoom
+from tests.web.logins import invite
 from tests.web.stations import Station, station
 
 HOST = "http://localhost"
@@ -64,7 +67,7 @@ class House:
         self.book = LoginStore(resolve_ledger_url(self.services.settings))
 
     def invite(self, role: str, now: datetime | None = None) -> str:
-        return make_invite(self.book, f"the-{role}", role, who="test", now=now or get_now())[0]
+        return invite(resolve_ledger_url(self.services.settings), f"the-{role}", role, now=now)
 
     def open(self, role: str) -> Reader:
         reader = Reader(self.app)
@@ -161,12 +164,14 @@ def test_a_session_ends_when_idle_when_old_and_when_it_is_left(house: House) -> 
     desk_reader = house.open("viewer")
     assert desk_reader.client.get("/accounts").status_code == 200
     desk = SessionDesk(house.book, clock=lambda: app_now[0])
-    secret, _ = desk.redeem(house.invite("viewer").rpartition("/")[2])
+    url = resolve_ledger_url(house.services.settings)
+    watchdog = LoginDesk(book=house.book, key=open_login_key(url), clock=lambda: app_now[0])
+    secret = watchdog.redeem(house.invite("viewer").rpartition("/")[2])
     app_now[0] += timedelta(minutes=59)
     assert desk.find_session(secret) is not None
     app_now[0] += timedelta(minutes=61)
     assert desk.find_session(secret) is None
-    secret, _ = desk.redeem(house.invite("viewer", app_now[0]).rpartition("/")[2])
+    secret = watchdog.redeem(house.invite("viewer", app_now[0]).rpartition("/")[2])
     for _ in range(13):
         app_now[0] += timedelta(minutes=55)
         assert desk.find_session(secret) is not None
@@ -215,7 +220,7 @@ def test_an_open_page_is_told_of_a_guard_run_once_it_is_built_and_its_watcher_en
                 built.append(runs[-1])
             return Fleet()
 
-    room = PageRoom(house.services, SessionDesk(house.book))
+    room = PageRoom(house.services, SessionDesk(house.book), PersonActs(url="", config=None))
     room.services = Services()  # type: ignore[assignment]  # all that a watcher asks
     live = LiveRuns(room, look_every_s=0.0)
 

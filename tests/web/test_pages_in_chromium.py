@@ -15,17 +15,15 @@ from typing import Any
 
 import pytest
 
-from costguard.ledger.agents.logins import LoginStore
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
-from costguard.services.guarding.overrides import get_now
-from costguard.services.serving.web_logins import make_invite
 from costguard.services.serving.web_pages import PageServices
 from costguard.values.instant import EARLIEST
 from costguard.web.demo_server import serve_pages
 from tests.fakes.server import serving
 from tests.providers.transport.wires import Told
 from tests.web.identity import CLIENT, identity_provider
+from tests.web.logins import invite
 from tests.web.stations import station
 from tests.web.test_ask_links import ASKS, links
 
@@ -47,8 +45,8 @@ def test_a_person_logs_in_protects_and_approves_by_clicking(tmp_path: Path, brow
         made.room.run_guard()
         config = tmp_path / "pages.toml"
         config.write_text(f'[ledger]\nurl = "{made.url}"\n')
-        with LoginStore(made.url) as book, serve_pages(PageServices(config=str(config))) as address:
-            link, _ = make_invite(book, "ada", "operator", who="test", now=get_now())
+        with serve_pages(PageServices(config=str(config))) as address:
+            link = invite(made.url, "ada", "operator")
             page = browser.new_page(viewport={"width": 360, "height": 800})
             wrong = list[str]()
             page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)

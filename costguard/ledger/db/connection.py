@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -47,6 +47,7 @@ busy cores (2026-11-28): a seventh of this bound or less. One that is suspended 
 FILL_IDLE_S = 600.0
 """The same while a ledger is imported: between two statements a page of rows is read from another ledger."""
 CONNECT_TIMEOUT_S = 10
+READ_ONLY_SERVER = {"options": "-c default_transaction_read_only=on"}
 WRITER_LOCK_ID, GUARD_LOCK_ID = 0x434F5354, 0x434F5355
 """The keys of PostgreSQL's advisory locks: "COST" in ASCII, of all that is written, and the next one, of the guard's tables and
 the audit log."""
@@ -97,6 +98,14 @@ class Upgrade:
     after: str = HEAD_REVISION
     copy: Path | None = None
     rewritten: tuple[int, int] | None = None
+
+
+_limits = {"read_only": False}
+
+
+def refuse_writes() -> None:
+    """Have every ledger that this process opens from now on refuse changes: for the process that serves HTTP."""
+    _limits["read_only"] = True
 
 
 def open_engine(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Engine:
@@ -238,6 +247,8 @@ def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> 
     It is checked without the lock first, because usually there is nothing to do.
     """
     path = where.path
+    if _limits["read_only"]:
+        return _require_ready_ledger(engine, where)
     if path is None:
         return _prepare_server(engine, where)
     if path.is_dir():
@@ -251,6 +262,18 @@ def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> 
             return Upgrade(before=None)
         revision = identify_file(where)
         return Upgrade(before=revision, copy=None if revision == HEAD_REVISION else _upgrade_file(engine, where))
+
+
+def _require_ready_ledger(engine: Engine, where: LedgerAddress) -> Upgrade:
+    """Raise LedgerError unless the ledger is there, and of this version: this process may not create or upgrade it."""
+    hint = "start costguard watch first: it creates and upgrades the ledger"
+    if where.path is not None and not where.path.exists():
+        raise LedgerError("does not exist, and this process only reads", field=where.shown, hint=hint)
+    with nullcontext() if where.path is not None else engine.connect() as connection:
+        revision = identify_file(where) if connection is None else identify_server(connection, where)
+    if revision != HEAD_REVISION:
+        raise OlderLedgerError("is not of this version, and this process only reads", field=where.shown, hint=hint)
+    return Upgrade(before=revision)
 
 
 def _create_file(where: LedgerAddress, path: Path, patience_s: float, fill: Callable[[Connection], object]) -> None:
@@ -332,7 +355,7 @@ def _lock_server(connection: Connection, lock: WriterLock, patience_s: float, id
 def _create_server_engine(where: LedgerAddress, patience_s: float) -> Engine:
     engine = create_engine(
         where.sqlalchemy_url,
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+        connect_args={"connect_timeout": CONNECT_TIMEOUT_S, **(READ_ONLY_SERVER if _limits["read_only"] else {})},
         pool_pre_ping=True,
         execution_options={"ledger": _EngineOptions(where, patience_s)},
         hide_parameters=True,
@@ -368,6 +391,8 @@ def _create_file_engine(where: LedgerAddress, patience_s: float) -> Engine:
     @event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, _record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own record
         set_pragmas(connection, where)
+        if _limits["read_only"]:
+            connection.execute("PRAGMA query_only = 1")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

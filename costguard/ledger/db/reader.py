@@ -90,6 +90,23 @@ def identify_file(where: LedgerAddress) -> str:
     return require_known_revision(revisions, where)
 
 
+_kept_open = list[sqlite3.Connection]()
+
+
+def keep_log_open(where: LedgerAddress) -> Path | None:
+    """Keep a connection to the file at `where` open as long as this process lives; return the shared memory of its log.
+
+    While one is open, no process replaces that file: who may write to nothing else can go on reading. None: it is a server.
+    """
+    if where.path is None:
+        return None
+    with translate_ledger_errors(where):
+        connection = sqlite3.connect(where.format_read_only_uri(), uri=True, check_same_thread=False)
+        connection.execute("PRAGMA table_list").fetchall()
+    _kept_open.append(connection)
+    return where.make_sibling_path("-shm")
+
+
 def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
     """Return the revision of the ledger behind `connection`; None if there is none yet.
 

@@ -26,7 +26,9 @@ from costguard.ledger.agents.directory import AgentDirectory
 from costguard.ledger.holds import HoldStore
 from costguard.services.guarding.overrides import get_now, open_guard_store
 from costguard.services.run_jobs.admit import open_holds
+from costguard.services.serving.agent_gateway import hash_token
 from costguard.services.serving.door_messages import AdmitOffer, AdmitReply, HoldEndOffer, HoldEndReply
+from costguard.services.serving.login_key import LoginKey, open_login_key
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.system.logs import get_log
 from costguard.values.agent import OPERATOR, WebToken, is_token_valid
@@ -39,6 +41,10 @@ BATCH_MOST = 128
 """Of one transaction: it takes about 40 ms, in which nobody else writes."""
 END_WAIT_S = 5.0
 DENIALS_KEPT = 1000
+OTHER_KEY = (
+    "this token was not made with this watchdog's login key: on its machine, run costguard web revoke {0}, then "
+    "costguard web token {0} --role operator"
+)
 
 Offer = AdmitOffer | HoldEndOffer
 Answer = Callable[[AdmitReply | HoldEndReply], object]
@@ -55,6 +61,7 @@ class AdmissionDesk:
     _ended: bool = False
     _holds: HoldStore | None = None
     _tokens: AgentDirectory | None = None
+    _key: LoginKey | None = None
     _told: dict[tuple[str, str], datetime] = field(default_factory=dict)
 
     def start(self) -> None:
@@ -82,13 +89,16 @@ class AdmissionDesk:
         try:
             settings, now = self.settings(), self.clock()
             holds = self._open(settings)
-            tokens = self._load_tokens({offer.token_hash for offer in offers}, now)
+            tokens = self._load_tokens({offer.token for offer in offers}, now)
             replies = dict[int, AdmitReply | HoldEndReply]()
             requests = list[tuple[int, AdmitOffer, Hold]]()
             for place, offer in enumerate(offers):
-                token = tokens.get(offer.token_hash)
+                token = tokens.get(offer.token)
                 if token is None or token.role != OPERATOR:
                     replies[place] = _refuse(offer, NO_TOKEN if token is None else NOT_ALLOWED)
+                    continue
+                if self._key is None or not self._key.has_issued_token(offer.token, token):
+                    replies[place] = _refuse(offer, NOT_ALLOWED, OTHER_KEY.format(token.name))
                     continue
                 try:
                     if isinstance(offer, HoldEndOffer):
@@ -139,6 +149,7 @@ class AdmissionDesk:
         """Return the ledger's holds, which stay open until an error, or the end of the thread."""
         if self._holds is None:
             self._holds, self._tokens = open_holds(settings), AgentDirectory(resolve_ledger_url(settings))
+            self._key = open_login_key(resolve_ledger_url(settings), settings.web.key_file)
         return self._holds
 
     def _close(self) -> None:
@@ -147,10 +158,10 @@ class AdmissionDesk:
                 one.close()
         self._holds = self._tokens = None
 
-    def _load_tokens(self, hashes: set[str], now: datetime) -> dict[str, WebToken]:
-        """Return the tokens of `hashes` that are valid now."""
-        tokens = [self._tokens.load_token(one) for one in hashes] if self._tokens is not None else []
-        return {token.hash: token for token in tokens if token is not None and is_token_valid(token, now)}
+    def _load_tokens(self, shown: set[str], now: datetime) -> dict[str, WebToken]:
+        """Return the records of the tokens `shown` that are valid now."""
+        tokens = [(one, self._tokens.load_token(hash_token(one))) for one in shown] if self._tokens is not None else []
+        return {one: token for one, token in tokens if token is not None and is_token_valid(token, now)}
 
     def _record_denials(
         self, settings: Settings, outcomes: Sequence[tuple[Hold, Admission | InputError]], now: datetime

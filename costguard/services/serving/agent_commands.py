@@ -30,7 +30,8 @@ from costguard.services.serving.agent_enrolment import (
     hash_code,
     make_code,
 )
-from costguard.services.serving.agent_gateway import hash_token, make_token
+from costguard.services.serving.agent_gateway import hash_token
+from costguard.services.serving.login_key import TOKEN, open_login_key
 from costguard.services.serving.web_backend import find_key_file
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
@@ -44,6 +45,7 @@ from costguard.views.document import PastedLine
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.agents.store import AgentStore
 
+TOKEN_PREFIX = "cg_"  # noqa: S105 - how tokens begin
 TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 
 
@@ -140,7 +142,8 @@ def create_web_token(name: str, *, length: str | None, role: str | None = None, 
     require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", what, "costguard web token grafana --for 90d")
     lasts = parse_duration(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
     chosen = require_one_of(role or VIEWER, TOKEN_ROLES, "--role")
-    shown = make_token()
+    key = open_login_key(resolve_ledger_url(settings), settings.web.key_file)
+    shown = key.make_secret(TOKEN, name, chosen, now + lasts, prefix=TOKEN_PREFIX)
     token = WebToken(hash=hash_token(shown), name=name, role=chosen, who=describe_user(), at=now, expires_at=now + lasts)
     with open_agent_store(settings) as book:
         book.add_token(token)

@@ -50,6 +50,7 @@ from costguard.services.serving.door_messages import (
     RunNote,
     unpack_beat,
 )
+from costguard.services.serving.login_key import open_login_key
 from costguard.services.serving.person_acts import PersonActs
 from costguard.settings import resolve_ledger_url
 from costguard.system.clock import Clock
@@ -270,8 +271,9 @@ def serve_while_watching(room: WatchdogContext, open_door: OpenDoor | None, *, c
             machines = ListedMachines(room)
             machines.update(tuple(books.load_live(room.clock.now())))
         commits = AgentBatchWriter(book=book, heard=room.heard, clock=room.clock, interval=room.guard.rules.interval)
-        acts = PersonActs(url=resolve_ledger_url(room.settings), config=config)
+        acts = PersonActs(url=resolve_ledger_url(room.settings), config=config, key_file=room.settings.web.key_file)
         admissions = AdmissionDesk(settings=lambda: room.settings)
+        open_login_key(acts.url, acts.key_file)  # made now, while only people have written tokens
         desk = AgentDesk(
             book=book,
             clock=room.clock,

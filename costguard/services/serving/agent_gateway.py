@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import threading
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -240,14 +239,6 @@ def _list_remarks(beat: AgentBeat) -> list[str]:
     """Return remarks for the agent on its own message."""
     other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the matching version"
     return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]
-
-
-TOKEN_BYTES = 32
-
-
-def make_token() -> str:
-    """Create a token in the form that is shown."""
-    return f"cg_{secrets.token_urlsafe(TOKEN_BYTES)}"
 
 
 def hash_token(token: str) -> str:

@@ -43,6 +43,10 @@ BEATS_MOST = 64
 FOREIGN_MOST = 64
 """Agents of one Pulse; the others follow with the next."""
 HASH_LENGTH = 64
+SECRET_MOST = 256
+"""Characters of a session's cookie, of the code of a link, or of a token."""
+HEAD_MOST = 16 * 1024
+"""Bytes of a request's head, and so of what a browser brings back from an identity provider."""
 PATH_MOST = 1024
 """Characters of a machine's whole key."""
 HOLD_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
@@ -57,6 +61,7 @@ Id = Annotated[str, msgspec.Meta(max_length=ID_MOST)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MOST * _WIDEST)]
 Version = Annotated[str, msgspec.Meta(max_length=VERSION_MOST * _WIDEST)]
 
+SecretText = Annotated[str, msgspec.Meta(max_length=SECRET_MOST)]
 HoldId = Annotated[str, msgspec.Meta(pattern=HOLD_ID_PATTERN)]
 HoldText = Annotated[str, msgspec.Meta(max_length=HOLD_TEXT_MAX)]
 
@@ -109,25 +114,41 @@ class JoinOffer(msgspec.Struct, frozen=True):
     version: Version
 
 
-class StopOffer(msgspec.Struct, frozen=True):
-    """A stop that a person confirmed on a page. `session_hash`: as stored; `path`: the machine's whole key.
+class ActOffer(msgspec.Struct, frozen=True):
+    """What a person confirmed on a page. `secret`: of the session, as its cookie has it. `act`: a name of `person_acts`.
 
-    `life`: the run of it that the page showed (`format_life`).
+    `subject`: the machine's whole key, or a policy. `value`: a length of time, or a level. `life`: the run of the machine that
+    the page showed (`format_life`).
     """
 
-    session_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
-    path: Annotated[str, msgspec.Meta(max_length=PATH_MOST)]
-    why: Text
+    secret: SecretText
+    act: Id
+    subject: Annotated[str, msgspec.Meta(max_length=PATH_MOST)] = ""
+    value: Text = ""
+    why: Text = ""
     life: Text = ""
 
 
+class LoginOffer(msgspec.Struct, frozen=True):
+    """The click on a login link. `code`: of the link."""
+
+    code: SecretText
+
+
+class OidcOffer(msgspec.Struct, frozen=True):
+    """What a browser brought back from the identity provider: the cookie of its login, and the answer's parameters."""
+
+    cookie: Annotated[str, msgspec.Meta(max_length=HEAD_MOST)]
+    query: Annotated[dict[Id, Annotated[str, msgspec.Meta(max_length=HEAD_MOST)]], msgspec.Meta(max_length=ID_MOST)]
+
+
 class AdmitOffer(msgspec.Struct, frozen=True):
-    """A run that wants a hold. `token_hash`: as stored; `hold`: its id; `lasts_s`: how long it counts at most.
+    """A run that wants a hold. `token`: as its launcher sent it; `hold`: its id; `lasts_s`: how long it counts at most.
 
     The rest as in `Hold`, "" where it is not known.
     """
 
-    token_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
+    token: SecretText
     hold: HoldId
     nano: Annotated[int, msgspec.Meta(ge=1, le=HOLD_NANO_MAX)]
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")]
@@ -143,7 +164,7 @@ class AdmitOffer(msgspec.Struct, frozen=True):
 class HoldEndOffer(msgspec.Struct, frozen=True):
     """A hold that its holder ends. `started`: its run ended; else it was never launched."""
 
-    token_hash: Annotated[str, msgspec.Meta(max_length=HASH_LENGTH)]
+    token: SecretText
     hold: HoldId
     started: bool
 
@@ -189,9 +210,10 @@ class JoinReply(msgspec.Struct, frozen=True):
 
 
 class PersonReply(msgspec.Struct, frozen=True):
-    """What became of a stop or an answer: `refused` is "", or a name of `REFUSALS`.
+    """What became of an act, a login or an answer: `refused` is "", or a name of `REFUSALS`.
 
-    `done`: it is proven, or recorded; else `lines` say why not.
+    `done`: it is proven, or recorded; else `lines` say why not. `secret`: of the session that a login opened; `back`: the page
+    that it was begun from.
     """
 
     refused: str = ""
@@ -199,6 +221,8 @@ class PersonReply(msgspec.Struct, frozen=True):
     wait_s: float | None = None
     done: bool = False
     lines: list[str] = []
+    secret: str = ""
+    back: str = "/"
 
 
 class AdmitReply(msgspec.Struct, frozen=True):
@@ -233,7 +257,7 @@ class HoldEndReply(msgspec.Struct, frozen=True):
     ended_by: str = ""
 
 
-PersonOffer = StopOffer | AskOffer
+PersonOffer = ActOffer | LoginOffer | OidcOffer | AskOffer
 FromDoor = Pulse | BeatOffer | JoinOffer | PersonOffer | AdmitOffer | HoldEndOffer
 FromWatchdog = RunNote | BeatReply | JoinReply | PersonReply | AdmitReply | HoldEndReply
 UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
@@ -241,7 +265,9 @@ PATHS: dict[type[FromDoor], str] = {
     Pulse: "/pulse",
     BeatOffer: "/beats",
     JoinOffer: "/joins",
-    StopOffer: "/stops",
+    ActOffer: "/acts",
+    LoginOffer: "/logins",
+    OidcOffer: "/oidc-logins",
     AskOffer: "/answers",
     AdmitOffer: "/admissions",
     HoldEndOffer: "/hold-ends",

@@ -1,6 +1,7 @@
 """Logins at an identity provider: OpenID Connect 1.0 by the authorization code flow with PKCE, state and nonce.
 
-    begin_login -> the provider's page -> its redirect, with a code -> finish_login: code to ID token, checked -> claims
+    server: begin_login -> the provider's page -> its redirect, with a code
+    watchdog:                                     finish_login: code to ID token, checked -> claims
 
 What a login needs to remember is in one cookie of the browser that began it: a random secret, from which state, nonce and the
 verifier of PKCE are derived. So the server keeps nothing that a stranger could fill up, and an answer counts only in that
@@ -34,8 +35,10 @@ from joserfc.jwk import ECKey, JWKRegistry, OctKey, OKPKey, RSAKey
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, to_one_line
 from costguard.providers.transport.client import Deadline, HttpRequest, HttpResponse, Transport, check_url
+from costguard.services.poll.configured_providers import open_transport
+from costguard.settings import Settings
 from costguard.settings.sections import OidcSettings
-from costguard.settings.web import read_client_secret
+from costguard.settings.web import CALLBACK_PATH, read_client_secret, resolve_web_address
 
 ANSWERS_WITHIN_S, LOGIN_WITHIN_S = 10.0, 600.0
 """Seconds for all that one request of a browser has the provider asked, and for a person at the provider's page."""
@@ -271,6 +274,14 @@ class OidcClient:
             return msgspec.json.decode(reply.body, type=kind)
         except (msgspec.DecodeError, RecursionError):
             raise _refuse(f"sent an unexpected response at {request.place}") from None
+
+
+def open_oidc_client(settings: Settings, clock: Callable[[], datetime]) -> OidcClient | None:
+    """Return the identity provider of the settings; None without [web.oidc]. Nothing is asked yet."""
+    if settings.web.oidc is None:
+        return None
+    callback = f"{resolve_web_address(settings.web)}{CALLBACK_PATH}"
+    return OidcClient(settings=settings.web.oidc, callback=callback, transport=open_transport(settings), clock=clock)
 
 
 def choose_way_back(path: str) -> str:

@@ -131,10 +131,10 @@ class AdmissionQuoter:
             return kept_quote.fits[left]
 
 
-def pack_admission(hold: Hold, token_hash: str, now: datetime) -> AdmitOffer:
+def pack_admission(hold: Hold, token: str, now: datetime) -> AdmitOffer:
     """Return the offer of a hold to the watchdog."""
     return AdmitOffer(
-        token_hash=token_hash,
+        token=token,
         hold=hold.id,
         nano=hold.money.nano,
         currency=hold.money.currency,

@@ -10,9 +10,8 @@ from costguard.providers.plugins import load_renderer
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import parse_report_period
 from costguard.services import CommandAnswer
-from costguard.services.guarding import overrides
 from costguard.services.guarding.audit import show_audit, verify_audit
-from costguard.services.guarding.policy import arm_policy, explain_policies
+from costguard.services.guarding.policy import explain_policies
 from costguard.services.quote.job_input import refuse_files
 from costguard.services.quote.quote_commands import answer_quote
 from costguard.services.report.ledger_answers import build_report
@@ -63,15 +62,6 @@ def build_budgets(fleet: FleetPage) -> Document:
 def explain_page_policies(services: PageServices) -> Document:
     """Return the policies in words, as `costguard policy explain` does."""
     return explain_policies(config=services.config).document
-
-
-def arm_page_policy(services: PageServices, who: str, name: str, level: str, why: str) -> CommandAnswer:
-    """Arm a policy as `costguard policy arm` does, in the name of `who`, without asking a provider for the plan."""
-    services.require_changes()
-    with overrides.act_for(f"{who} (page)"):
-        answer = arm_policy(name, level, why=why, config=services.config, offline=True)
-    services.forget_fleet()
-    return answer
 
 
 def read_log(services: PageServices, since: str) -> tuple[Document, Document, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +17,15 @@ from costguard.budgets.budget import Budget
 from costguard.errors import CostguardError
 from costguard.guard.run_facts import LATE_AFTER_RUNS
 from costguard.ledger.agents.directory import AgentDirectory
-from costguard.ledger.db.address import parse_ledger_address
 from costguard.services.poll.configured_providers import SystemClock
 from costguard.services.poll.ports import Seal
 from costguard.services.report.metrics import open_metrics_board
 from costguard.services.report.run_board import RunBoard
 from costguard.services.serving.agent_gateway import AgentGateway, hash_token
+from costguard.services.serving.login_key import locate_key_file
 from costguard.services.serving.web_activity import ActivityBoard
 from costguard.services.serving.web_admissions import AdmissionQuoter
-from costguard.settings import Settings, WebSettings, get_data_path, read_settings, resolve_ledger_url
+from costguard.settings import Settings, WebSettings, read_settings, resolve_ledger_url
 from costguard.values.agent import TOKEN_ROLES, WebToken, is_token_valid
 
 if TYPE_CHECKING:  # a type and no more: it imports what builds a plan
@@ -167,8 +166,4 @@ def _build_pages(settings: Settings, config: str | None) -> PageServices:
 
 def find_key_file(settings: Settings) -> Path:
     """Return the file of the key that signs answers to agents: as stated, or beside the ledger."""
-    if settings.web.key_file is not None:
-        return Path(settings.web.key_file)
-    where = parse_ledger_address(resolve_ledger_url(settings))
-    server = get_data_path(f"web-{sha256(where.shown.encode()).hexdigest()[:16]}.key")
-    return Path(server) if where.path is None else where.make_sibling_path(".web-key")
+    return locate_key_file(resolve_ledger_url(settings), settings.web.key_file)

@@ -1,9 +1,11 @@
-"""Logins to the pages: `costguard web invite`, one-time links, and the sessions that they open."""
+"""Logins to the pages: `costguard web invite`, one-time links, and the sessions that they open.
+
+The watchdog and the commands write them with the login key (`LoginDesk`, `make_invite`); the server only reads (`SessionDesk`).
+"""
 
 from __future__ import annotations
 
 import hmac
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,10 +13,12 @@ from datetime import datetime
 from hashlib import sha256
 from threading import Lock
 
-from costguard.ledger.agents.logins import LoginStore
+from costguard.errors import NoAnswerError
+from costguard.ledger.agents.logins import LINK_HINT, LoginStore
 from costguard.services import CommandAnswer
 from costguard.services.guarding.overrides import describe_user, get_now
 from costguard.services.serving.agent_commands import TOKEN_NAME_PATTERN
+from costguard.services.serving.login_key import INVITE, SESSION, LoginKey, open_login_key
 from costguard.settings import read_settings, resolve_ledger_url
 from costguard.settings.web import resolve_web_address
 from costguard.values.agent import VIEWER
@@ -24,8 +28,6 @@ from costguard.values.web_login import INVITE_VALID_FOR, ROLES, SESSION_VALID_FO
 from costguard.views.document import Document
 
 SCHEMA = "costguard.web_invite/1"
-SECRET_BYTES = 32
-"""256 bits, which nobody guesses."""
 SESSIONS_SEEN_MAX = 10_000
 LOGIN_PATH = "/login/"
 
@@ -37,8 +39,11 @@ def create_login_link(name: str, *, role: str | None = None, config: str | None 
     require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", what, "costguard web invite ada --role operator")
     chosen = role or VIEWER
     require_one_of(chosen, ROLES, "--role")
-    with LoginStore(resolve_ledger_url(settings)) as book:
-        path, invite = make_invite(book, name, chosen, who=describe_user(), now=now)
+    url = resolve_ledger_url(settings)
+    with LoginStore(url) as book:
+        path, invite = make_invite(
+            book, name, chosen, who=describe_user(), now=now, key=open_login_key(url, settings.web.key_file)
+        )
     link = f"{resolve_web_address(settings.web)}{path}"
     data = {"schema": SCHEMA, "name": name, "role": chosen, "link": link, "expires_at": format_instant(invite.expires_at)}
     lead = (f"{name} logs in as {chosen} with this link, once, until {format_local_time(invite.expires_at)}:", link)
@@ -57,17 +62,70 @@ def end_sessions(name: str, *, config: str | None = None) -> CommandAnswer:
     return CommandAnswer(document=Document(data=data, records=(data,), lead=(lead,)))
 
 
-def make_invite(book: LoginStore, name: str, role: str, *, who: str, now: datetime) -> tuple[str, WebInvite]:
+def make_invite(book: LoginStore, name: str, role: str, *, who: str, now: datetime, key: LoginKey) -> tuple[str, WebInvite]:
     """Record a one-time link; return its path and the record."""
-    code = secrets.token_urlsafe(SECRET_BYTES)
-    invite = WebInvite(hash=_hash(code), name=name, role=role, who=who, at=now, expires_at=now + INVITE_VALID_FOR)
+    expires_at = now + INVITE_VALID_FOR
+    code = key.make_secret(INVITE, name, role, expires_at)
+    invite = WebInvite(hash=_hash(code), name=name, role=role, who=who, at=now, expires_at=expires_at)
     book.add_invite(invite)
     return f"{LOGIN_PATH}{code}", invite
 
 
+@dataclass(slots=True, kw_only=True)
+class LoginDesk:
+    """The watchdog's side: opens and ends sessions, and says whether one was opened here. It alone has the key."""
+
+    book: LoginStore
+    key: LoginKey
+    clock: Callable[[], datetime] = get_now
+
+    def redeem(self, code: str) -> str:
+        """Use the link of `code` up; return the secret of the new session. Raises NoAnswerError if the link is not valid."""
+        now = self.clock()
+        invite = self.book.find_invite(_hash(code), now)
+        if not self.key.has_issued(INVITE, code, invite.name, invite.role, invite.expires_at):
+            raise NoAnswerError(
+                "was not made with this watchdog's login key, but by another user, on another machine or by an earlier version",
+                field="this login link",
+                hint=f"{LINK_HINT}, on the watchdog's machine",
+            )
+        secret = self.key.make_secret(SESSION, invite.name, invite.role, now + SESSION_VALID_FOR)
+        self.book.redeem(_hash(code), _hash(secret), now, now + SESSION_VALID_FOR)
+        return secret
+
+    def open_session(self, name: str, role: str, issuer: str) -> str:
+        """Open a session that the identity provider `issuer` vouches for; return its secret."""
+        now = self.clock()
+        expires_at, invite = now + SESSION_VALID_FOR, f"oidc {issuer}"
+        secret = self.key.make_secret(SESSION, name, role, expires_at)
+        self.book.open_session(
+            WebSession(hash=_hash(secret), name=name, role=role, invite=invite, at=now, expires_at=expires_at)
+        )
+        return secret
+
+    def find_session(self, secret: str) -> WebSession | None:
+        """Return the valid session of `secret`; None if there is none. Raises NoAnswerError if it was not opened here."""
+        now, session = self.clock(), self.book.load_session(_hash(secret))
+        if session is None or not is_session_valid(session, now, now):
+            return None
+        if not self.key.has_issued(SESSION, secret, session.name, session.role, session.expires_at):
+            raise NoAnswerError(
+                "was not opened by this watchdog, but by an earlier version or with another login key",
+                field="your session",
+                hint="log out and log in again: costguard web invite NAME makes a login link",
+            )
+        return session
+
+    def end(self, secret: str) -> None:
+        """End a session that its holder leaves."""
+        session = self.book.load_session(_hash(secret))
+        if session is not None:
+            self.book.revoke_sessions(who=session.name, now=self.clock(), session_hash=session.hash)
+
+
 @dataclass(slots=True)
 class SessionDesk:
-    """Opens, checks and ends sessions.
+    """The server's side: finds links and sessions, and writes nothing.
 
     The time of the last request is kept in memory: after a restart of the process the login counts as it.
     """
@@ -81,22 +139,6 @@ class SessionDesk:
         """Return the link of `code`, and change nothing. Raises NoAnswerError if it is not valid."""
         return self.book.find_invite(_hash(code), self.clock())
 
-    def redeem(self, code: str) -> tuple[str, WebSession]:
-        """Use the link of `code` up; return the secret of the new session, and its record."""
-        secret, now = secrets.token_urlsafe(SECRET_BYTES), self.clock()
-        session = self.book.redeem(_hash(code), _hash(secret), now, now + SESSION_VALID_FOR)
-        self._note(session.hash, now)
-        return secret, session
-
-    def open_session(self, name: str, role: str, issuer: str) -> str:
-        """Open a session that the identity provider `issuer` vouches for; return its secret."""
-        secret, now = secrets.token_urlsafe(SECRET_BYTES), self.clock()
-        expires_at, invite = now + SESSION_VALID_FOR, f"oidc {issuer}"
-        session = WebSession(hash=_hash(secret), name=name, role=role, invite=invite, at=now, expires_at=expires_at)
-        self.book.open_session(session)
-        self._note(session.hash, now)
-        return secret
-
     def find_session(self, secret: str) -> WebSession | None:
         """Return the valid session of `secret`, and note the request; None if there is none."""
         now, hashed = self.clock(), _hash(secret)
@@ -105,10 +147,6 @@ class SessionDesk:
             return None
         self._note(hashed, now)
         return session
-
-    def end(self, session: WebSession) -> None:
-        """End a session that its holder leaves."""
-        self.book.revoke_sessions(who=session.name, now=self.clock(), session_hash=session.hash)
 
     def _note(self, hashed: str, now: datetime) -> None:
         with self._lock:

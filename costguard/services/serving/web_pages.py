@@ -1,7 +1,7 @@
-"""What the pages show and do: the fleet built once a guard run for all readers, one machine's life, and people's acts.
+"""What the pages show: the fleet built once a guard run for all readers, and one machine's life.
 
-Everything is read from the ledger, and every act is the function of the command of the same name, recorded under the name of
-the person who is logged in. No provider is asked, and nothing is stopped here.
+Everything is read from the ledger. No provider is asked, and nothing is changed here: the watchdog does what people confirm
+(`person_acts`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, NoAnswerError
 from costguard.guard.action_intents import Intent
-from costguard.guard.machine_reference import MachineReference, require_machine, require_resource_key
+from costguard.guard.machine_reference import require_resource_key
 from costguard.guard.overrides import Override, is_override_open
 from costguard.guard.replay.history import ResourceHistory
 from costguard.guard.run_facts import LATE_AFTER_RUNS
@@ -32,7 +32,6 @@ from costguard.metering.billing import get_billing_rule
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.span import Span, compute_charge, compute_known_until
 from costguard.reporting.status import ResourceBurn
-from costguard.services import CommandAnswer
 from costguard.services.guarding import overrides
 from costguard.services.guarding.ask_links import choose_keep_length, hash_secret
 from costguard.services.serving.fleet_page import FleetPage, MachineRow
@@ -269,31 +268,6 @@ class PageServices:
         """Raise NoAnswerError where nothing may be changed."""
         if self.read_only:
             raise NoAnswerError("is read-only: it is a demo", field="this page", hint="run costguard watch with your accounts")
-
-    def change(self, who: str, do: str, path: str, *, length: str, why: str, life: str = "") -> CommandAnswer:
-        """Do what the command `do` does, in the name of `who`. `life`: as in `StopOffer`. Raises the command's errors."""
-        self.require_changes()
-        act = ACTS.get(do)
-        if act is None:
-            raise InputError("is not an act of this page", field=do[:20], hint=", ".join(ACTS))
-        with overrides.act_for(f"{who} (page)"):
-            answer = act(require_machine(path, life), length, why, self.config)
-        self.forget_fleet()
-        return answer
-
-
-Act = Callable[[MachineReference, str, str, str | None], CommandAnswer]
-ACTS: Mapping[str, Act] = {
-    "keep": lambda path, length, why, config: overrides.keep_resource(path, length=length, why=why, config=config),
-    "unkeep": lambda path, _, __, config: overrides.keep_resource(path, length=None, why=None, lift=True, config=config),
-    "protect": lambda path, _, why, config: overrides.protect_resource(path, why=why, config=config),
-    "unprotect": lambda path, _, why, config: overrides.protect_resource(path, why=why, lift=True, config=config),
-    "snooze": lambda path, length, why, config: overrides.snooze_alerts(path, length=length, why=why, config=config),
-    "unsnooze": lambda path, _, __, config: overrides.snooze_alerts(path, length=None, lift=True, config=config),
-    "approve-stop": lambda path, _, why, config: overrides.approve_action(path, "stop", why=why, config=config),
-    "approve-terminate": lambda path, _, why, config: overrides.approve_action(path, "terminate", why=why, config=config),
-}
-"""What the page of a machine can do: name -> (key, length, reason, settings file) to the answer of the command."""
 
 
 def list_span_costs(past: ResourceHistory, one: ResourceBurn | None, period: Period) -> list[SpanCost]:

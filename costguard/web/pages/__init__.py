@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from costguard.ledger.agents.logins import LoginStore
+from costguard.services.serving.person_acts import PersonActs
 from costguard.services.serving.web_logins import SessionDesk
 from costguard.services.serving.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
-from costguard.settings.web import CALLBACK_PATH, resolve_web_address
 from costguard.web.pages import answers, ask, fleet, live, login, machine, static
 from costguard.web.pages.room import PageRoom
 from costguard.web.watchdog_client import WatchdogClient
@@ -30,10 +30,13 @@ __all__ = ["build_page_router"]
 def build_page_router(services: PageServices, link: WatchdogClient | None = None) -> APIRouter:
     """Return the routes of the pages. The ledger of the settings is opened for logins, and read for each page.
 
-    `link`: the channel to the watchdog, which stops machines for people; None: nothing can be stopped from a page.
+    `link`: the channel to the watchdog, which logs people in and does what they confirm; None: this process does, as in a demo,
+    and nothing can be stopped from a page.
     """
     oidc = _open_provider(services)
-    room = PageRoom(services, SessionDesk(LoginStore(resolve_ledger_url(services.settings))), link, oidc)
+    url = resolve_ledger_url(services.settings)
+    acts = PersonActs(url=url, config=services.config, key_file=services.settings.web.key_file) if link is None else link
+    room = PageRoom(services, SessionDesk(LoginStore(url)), acts, oidc)
     routes = APIRouter(include_in_schema=False)
     if oidc is not None:
         from costguard.web.pages import oidc as provider_pages
@@ -46,15 +49,8 @@ def build_page_router(services: PageServices, link: WatchdogClient | None = None
 
 def _open_provider(services: PageServices) -> OidcClient | None:
     """Return the identity provider of the settings; None without [web.oidc], and in a demo. Nothing is asked yet."""
-    web = services.settings.web
-    if web.oidc is None or services.read_only:
+    if services.settings.web.oidc is None or services.read_only:
         return None
-    from costguard.services.poll.configured_providers import open_transport
-    from costguard.services.serving.oidc import OidcClient
+    from costguard.services.serving.oidc import open_oidc_client
 
-    return OidcClient(
-        settings=web.oidc,
-        callback=f"{resolve_web_address(web)}{CALLBACK_PATH}",
-        transport=open_transport(services.settings),
-        clock=services.clock,
-    )
+    return open_oidc_client(services.settings, services.clock)

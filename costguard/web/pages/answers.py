@@ -130,11 +130,7 @@ def _add_policies(routes: APIRouter, room: PageRoom) -> None:
     async def arm(request: Request, reader: PageReader) -> Response:
         fields = await read_form(request)
         name, level, why = (fields.get(one, "") for one in ("policy", "level", "why"))
-        try:
-            answer = await room.run(web_answers.arm_page_policy, services, reader.name, name, level, why)
-            room.tell_next(reader, "good", answer.document.lead)
-        except CostguardError as error:
-            room.tell_next(reader, "bad", tuple(str(error).splitlines()))
+        await room.act(reader, "arm", name, value=level, why=why)
         return build_redirect("/policies")
 
 

@@ -12,10 +12,9 @@ from hmac import compare_digest
 
 from fastapi import APIRouter, Request, Response
 
-from costguard.agents.messages import MessageRefusedError
 from costguard.errors import CostguardError, LedgerError
 from costguard.services.guarding.ask_links import ASK_PATH
-from costguard.services.serving.door_messages import HASH_LENGTH, AskOffer, PersonReply
+from costguard.services.serving.door_messages import HASH_LENGTH, AskOffer
 from costguard.services.serving.web_logins import compute_form_token
 from costguard.web.pages.room import PageRoom, is_same_origin, read_form
 
@@ -35,7 +34,7 @@ def build_router(room: PageRoom) -> APIRouter:
             return _refuse_link(room, error)
         token = compute_form_token(secret)
         return room.render(
-            "ask.html", None, title="Question from the guard", asked=ask_page, token=token, answers=room.link is not None
+            "ask.html", None, title="Question from the guard", asked=ask_page, token=token, answers=room.has_watchdog
         )
 
     @routes.post(ASK_PATH + "{secret}")
@@ -66,20 +65,16 @@ def _refuse_form(room: PageRoom, secret: str, request: Request, fields: Mapping[
         return room.refuse(403, "Wrong origin", "Your answer was not recorded: open the link itself and click the button.")
     if fields.get("do") not in ANSWERS or len(secret) > HASH_LENGTH:
         return room.refuse(422, NO_ANSWER, "Your answer was not recorded: open the link itself and click the button.")
-    if room.link is None or room.services.read_only:
+    if not room.has_watchdog or room.services.read_only:
         return room.refuse(503, "Not answered", "Your answer was not recorded: no watchdog is running.")
     return None
 
 
 async def _pass_on(room: PageRoom, secret: str, *, approve: bool) -> Response:
     """Have the watchdog give the answer, and show what became of it."""
-    assert room.link is not None  # noqa: S101 - `_refuse_form` looked
-    try:
-        reply = await room.link.ask(AskOffer(secret, approve), PersonReply)
-    except MessageRefusedError as refused:
-        return room.refuse(503, "Not answered", f"Your answer was not recorded: {refused.says}")
-    all_lines = reply.lines or [reply.says or f"the watchdog refused it: {reply.refused}"]
+    reply = await room.ask(AskOffer(secret, approve))
+    if reply.refused:
+        return room.refuse(503, "Not answered", f"Your answer was not recorded: {' '.join(reply.lines)}")
     room.services.forget_fleet()
     title = ("Approved" if approve else "Denied") if reply.done else "Not answered"
-    lines = [line for line in all_lines if not line.startswith("next:")]
-    return room.refuse(200 if reply.done else 403, title, "\n".join(lines))
+    return room.refuse(200 if reply.done else 403, title, "\n".join(reply.lines))

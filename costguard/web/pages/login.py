@@ -7,6 +7,8 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from costguard.errors import CostguardError
+from costguard.services.serving.door_messages import ActOffer, LoginOffer
+from costguard.services.serving.person_acts import LOGOUT
 from costguard.services.serving.web_logins import LOGIN_PATH
 from costguard.values.agent import VIEWER
 from costguard.values.web_login import SESSION_VALID_FOR
@@ -30,20 +32,29 @@ def build_router(room: PageRoom) -> APIRouter:
         if not is_same_origin(request):
             return room.refuse(403, "Wrong origin", "Open the link itself and click the button.")
         try:
-            secret, _ = await asyncio.to_thread(room.desk.redeem, code)
+            await asyncio.to_thread(room.desk.find_invite, code)  # a stranger's guess costs the watchdog nothing
         except CostguardError as error:
             return room.refuse(403, "This link does not log in", str(error))
+        reply = await room.ask(LoginOffer(code))
+        if not reply.done:
+            return room.refuse(503 if reply.refused else 403, "This link does not log in", "\n".join(reply.lines))
         answer = build_redirect("/")
-        set_session_cookie(answer, room, secret)
+        set_session_cookie(answer, room, reply.secret)
         return answer
 
     @routes.post("/logout")
     @room.open_to(VIEWER, changes=True)
     async def leave(_: Request, reader: PageReader) -> Response:
-        await asyncio.to_thread(room.desk.end, reader.session)
-        logout_url = room.find_provider_logout(reader)
+        logout_url, reply = room.find_provider_logout(reader), await room.ask(ActOffer(reader.secret, LOGOUT))
+        text = "Your session has ended."
+        if not reply.done:
+            text = "\n".join(("This browser has left your session, which itself goes on until it expires:", *reply.lines))
         answer = room.refuse(
-            200, "Logged out", "Your session has ended.", login=OIDC_LOGIN_PATH if room.oidc else "", logout_url=logout_url
+            200 if reply.done else 503,
+            "Logged out",
+            text,
+            login=OIDC_LOGIN_PATH if room.oidc else "",
+            logout_url=logout_url,
         )
         set_session_cookie(answer, room, "")
         return answer

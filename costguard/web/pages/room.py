@@ -12,13 +12,17 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, quote
 
+import msgspec
 from fastapi import Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from costguard.agents.messages import MessageRefusedError
 from costguard.errors import CostguardError, LedgerError, to_one_line
 from costguard.services.guarding.ask_links import PATHS_SAFE
+from costguard.services.serving.door_messages import ActOffer, PersonOffer, PersonReply
 from costguard.services.serving.fleet_page import FleetPage
+from costguard.services.serving.person_acts import PersonActs
 from costguard.services.serving.web_logins import SessionDesk, compute_form_token
 from costguard.services.serving.web_pages import PageServices
 from costguard.values.agent import VIEWER
@@ -50,7 +54,7 @@ class PageReader:
     """Who reads: a session and its secret."""
 
     def __init__(self, session: WebSession, secret: str) -> None:
-        self.name, self.role, self.session = session.name, session.role, session
+        self.name, self.role, self.session, self.secret = session.name, session.role, session, secret
         self.shown = get_shown_name(session.name)
         self.form_token = compute_form_token(secret)
 
@@ -60,12 +64,20 @@ class PageReader:
 
 
 class PageRoom:
-    """Services, sessions and templates of the pages. `oidc`: the identity provider; None: people log in by links alone."""
+    """Services, sessions and templates of the pages. `oidc`: the identity provider; None: people log in by links alone.
+
+    `acts`: does what people confirm: the watchdog, or in a demo this process.
+    """
 
     def __init__(
-        self, services: PageServices, desk: SessionDesk, link: WatchdogClient | None = None, oidc: OidcClient | None = None
+        self,
+        services: PageServices,
+        desk: SessionDesk,
+        acts: WatchdogClient | PersonActs,
+        oidc: OidcClient | None = None,
     ) -> None:
-        self.services, self.desk, self.link, self.oidc = services, desk, link, oidc
+        self.services, self.desk, self.oidc = services, desk, oidc
+        self._acts, self.has_watchdog = acts, not isinstance(acts, PersonActs)
         self.cookie = SECURE_COOKIE if services.secure else COOKIE
         self._threads = ThreadPoolExecutor(PAGE_THREADS, "pages")
         self._loading: asyncio.Task[FleetPage] | None = None
@@ -94,6 +106,28 @@ class PageRoom:
     async def run(self, build: Callable[..., _Built], *args: object, **kwargs: object) -> _Built:
         """Return `build(*args, **kwargs)`, run in a thread of the pages' own: health, tokens and agents have others."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(build, *args, **kwargs))
+
+    async def ask(self, offer: PersonOffer) -> PersonReply:
+        """Have the watchdog do what `offer` says, and return what became of it, in `lines` at least."""
+        try:
+            if isinstance(self._acts, PersonActs):
+                reply = await self.run(self._acts.answer, offer)
+            else:
+                reply = await self._acts.ask(offer, PersonReply)
+        except MessageRefusedError as refused:
+            reply = PersonReply(refused.name, refused.says)
+        reasons = [] if reply.done else [reply.says or f"the watchdog refused it: {reply.refused}"]
+        return msgspec.structs.replace(reply, lines=reply.lines or reasons)
+
+    async def act(self, reader: PageReader, act: str, subject: str, **facts: str) -> None:
+        """Have the watchdog do what the reader confirmed; its answer is at the head of the reader's next page."""
+        try:
+            self.services.require_changes()
+            reply = await self.ask(ActOffer(reader.secret, act, subject, **facts))
+        except CostguardError as error:
+            reply = PersonReply(lines=str(error).splitlines())
+        self.tell_next(reader, "good" if reply.done else "bad", tuple(reply.lines))
+        self.services.forget_fleet()
 
     def open_to(
         self, needed: str = VIEWER, *, changes: bool = False

@@ -15,7 +15,6 @@ from fastapi import APIRouter, Request, Response
 from costguard.agents.messages import MALFORMED, TOO_OFTEN, MessageRefusedError
 from costguard.errors import NoAnswerError
 from costguard.services.guarding.overrides import get_now
-from costguard.services.serving.agent_gateway import hash_token
 from costguard.services.serving.door_messages import HOLD_ID_MATCH, AdmitReply, HoldEndOffer, HoldEndReply
 from costguard.services.serving.web_admissions import pack_admission
 from costguard.services.serving.web_backend import LauncherServices
@@ -36,13 +35,13 @@ def build_admission_router(services: LauncherServices, link: WatchdogClient) -> 
     routes, rates = APIRouter(), RateLimiter(PER_TOKEN, TOKEN_BURST)
 
     async def authorize(request: Request, roles: tuple[str, ...]) -> tuple[str, str]:
-        """Return the name and the hash of the request's token. Raises MessageRefusedError without a role for it."""
+        """Return the name of the request's token, and the token. Raises MessageRefusedError without a role for it."""
         token = parse_bearer_token(request)
         holder = await asyncio.to_thread(services.authorize, token, roles)
         wait_s = rates.take(holder.name)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        return holder.name, hash_token(token)
+        return holder.name, token
 
     @routes.post(
         ADMIT_PATH,
@@ -51,7 +50,7 @@ def build_admission_router(services: LauncherServices, link: WatchdogClient) -> 
         responses=schemas.build_response_schemas({200: schemas.ADMITTED, 409: schemas.ADMITTED}),
     )
     async def admit(request: Request) -> Response:
-        who, token_hash = await authorize(request, (OPERATOR,))
+        who, token = await authorize(request, (OPERATOR,))
         now = get_now()
         try:
             hold, kept_quote = await asyncio.to_thread(services.quoter.price, await request.body(), who, now)
@@ -65,7 +64,7 @@ def build_admission_router(services: LauncherServices, link: WatchdogClient) -> 
                 "would_fit": [],
             }
             return Response(json.dumps(refusal), status_code=409, media_type=JSON)
-        reply = await link.ask(pack_admission(hold, token_hash, now), AdmitReply)
+        reply = await link.ask(pack_admission(hold, token, now), AdmitReply)
         if reply.refused:
             raise MessageRefusedError(reply.refused, reply.says, wait_s=reply.wait_s)
         answer = await asyncio.to_thread(services.quoter.build_answer, hold, kept_quote, reply)
@@ -78,9 +77,9 @@ def build_admission_router(services: LauncherServices, link: WatchdogClient) -> 
         responses=schemas.build_response_schemas({200: schemas.HOLD_ENDED}),
     )
     async def end(request: Request) -> Response:
-        _, token_hash = await authorize(request, (OPERATOR,))
+        _, token = await authorize(request, (OPERATOR,))
         hold, started = _parse_hold_end(await request.body())
-        reply = await link.ask(HoldEndOffer(token_hash, hold, started), HoldEndReply)
+        reply = await link.ask(HoldEndOffer(token, hold, started), HoldEndReply)
         if reply.refused:
             raise MessageRefusedError(reply.refused, reply.says, wait_s=reply.wait_s)
         return Response(json.dumps({"hold": hold, "ended_by": reply.ended_by}), media_type=JSON)

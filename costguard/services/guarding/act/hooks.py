@@ -33,6 +33,7 @@ from costguard.guard.escalation import (
     clip_output,
     settle_hook_runs,
 )
+from costguard.system.process import build_child_environment
 from costguard.values.instant import EARLIEST
 from costguard.values.text_format import encode_plain
 
@@ -44,21 +45,6 @@ HOOKS_AT_ONCE_MAX = 8
 KILL_AFTER_S = 5.0
 """Between SIGTERM and SIGKILL."""
 READ_STEP_S = 0.05
-PASSED_VARIABLES = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "SYSTEMROOT",
-)
-"""Variables that every program may need, none of which holds a secret."""
 KEPT_BYTES = 4 * OUTPUT_CHARS_MAX
 """Of each end of what a program says, before it is read as text."""
 
@@ -223,7 +209,7 @@ def run_hook_command(
 
 def build_hook_environment(call: HookCall, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a hook: no key or secret of costguard, unless the hook names the variable."""
-    environment = {name: environ[name] for name in (*PASSED_VARIABLES, *call.hook.env) if name in environ}
+    environment = build_child_environment(environ, names=call.hook.env)
     return environment | {f"COSTGUARD_{name.upper()}": text for name, text in call.build_facts().items()}
 
 

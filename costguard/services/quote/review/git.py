@@ -12,10 +12,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from costguard.errors import CostguardError, InputError, shorten
+from costguard.system.process import build_child_environment
 
 GIT_LIMIT_S = 300.0
 """Seconds for one call of git: a fetch of one commit of a large repository takes a minute."""
 COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+GIT_VARIABLES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "https_proxy", "http_proxy", "no_proxy")
+GIT_PREFIXES = ("GIT_", "SSH_", "SSL_CERT_", "XDG_", "CURL_CA_")
+"""What git reads of the environment; a job's tokens of the forge or of a cloud are no part of it."""
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 """A repository's own programs are not run by what only reads it."""
 
@@ -92,7 +96,8 @@ def _resolve_commit(root: Path, base: str) -> str:
 
 def _run_git(root: Path, *arguments: str) -> str:
     """Run git in `root` without a shell, and return its output; raises CostguardError with the first line of its complaint."""
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    passed = build_child_environment(os.environ, names=GIT_VARIABLES, prefixes=GIT_PREFIXES)
+    environment = {**passed, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command = ("git", *NO_HOOKS, "-C", str(root), *arguments)
     try:
         ran = subprocess.run(command, capture_output=True, timeout=GIT_LIMIT_S, env=environment, check=False)  # noqa: S603 - no shell

@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
+from costguard.system.file_security import disable_memory_dumps
+
 Result = TypeVar("Result")
 CPU_S, WALL_S = 4, 20.0
 """Seconds of both sides of a file together; a usual one takes 0.2 s of either."""
@@ -39,6 +41,7 @@ def run_limited(compute: Callable[[], Result]) -> Result | None:
 
 
 def _send_result(compute: Callable[[], object], sender: Connection) -> None:
+    disable_memory_dumps()
     with suppress(OSError, ValueError, IndexError):  # a system without /proc, or with lower limits
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         most = pages * resource.getpagesize() + MEMORY_BYTES
