@@ -174,6 +174,23 @@ def test_an_answer_counts_once_in_the_browser_that_asked_and_in_time(pages: Page
     assert "arrived too late" in pages.browser.get(late).text
 
 
+def test_a_second_login_in_another_tab_or_browser_ends_no_other(pages: Pages) -> None:
+    first, second = (pages.identity.authorize(pages.begin(f"/oidc/login?next=/{page}")) for page in ("log", "report"))
+    pages.browser.get("/oidc/callback?code=x&state=" + "0" * 64)  # an answer of another site's link ends none either
+    for answer, page in ((first, "log"), (second, "report")):
+        assert f'content="0;url=/{page}"' in pages.browser.get(answer.removeprefix(HOST)).text
+    assert "costguard-login" not in pages.browser.cookies
+    session = dict(pages.browser.cookies)
+    other = TestClient(pages.app, base_url=HOST, follow_redirects=False)
+    link = other.get("/oidc/login").headers["location"]
+    assert other.get(pages.identity.authorize(link).removeprefix(HOST)).status_code == 200
+    assert [one.get("/").status_code for one in (pages.browser, other)] == [200, 200]
+    token = other.get("/").text.partition('name="token" value="')[2].partition('"')[0]
+    assert other.post("/logout", data={"token": token}).status_code == 200
+    assert [one.get("/").status_code for one in (pages.browser, other)] == [200, 401]
+    assert dict(pages.browser.cookies) == session
+
+
 def test_a_forged_state_or_a_changed_cookie_asks_the_provider_nothing(pages: Pages) -> None:
     pages.begin()
     pages.identity.asked.clear()

@@ -53,6 +53,8 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 LEEWAY_S = 60
 """Seconds by which the provider's clock may differ from ours."""
 USED_MAX = 10_000
+LOGINS_MAX, BETWEEN_LOGINS = 2, "|"
+"""Logins of one browser that are under way: a browser keeps 4,096 bytes of a cookie, and a page's address takes up to 1,500."""
 WELL_KNOWN = "/.well-known/openid-configuration"
 WHO = "the identity provider"
 AGAIN = "open the page and log in again"
@@ -118,9 +120,10 @@ class OidcClient:
     _used: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def begin_login(self, back: str) -> LoginStart:
+    def begin_login(self, back: str, cookie: str = "") -> LoginStart:
         """Return where the browser goes. `back`: the page of ours that it comes back to; "/" if it is none.
 
+        `cookie`: what the browser brought: logins that it began in other tabs, of which the newest stay valid.
         Raises NoAnswerError if the provider does not say where its page is.
         """
         discovery = self._discover(Deadline(ANSWERS_WITHIN_S))
@@ -136,7 +139,8 @@ class OidcClient:
             code_challenge=create_s256_code_challenge(login.derive("verifier")),
             code_challenge_method="S256",
         )
-        return LoginStart(url, f"{login.secret}.{login.at_s}.{quote(login.back, safe='')}")
+        logins = [f"{login.secret}.{login.at_s}.{quote(login.back, safe='')}", *cookie.split(BETWEEN_LOGINS)][:LOGINS_MAX]
+        return LoginStart(url, BETWEEN_LOGINS.join(filter(None, logins)))
 
     def finish_login(self, cookie: str, query: Mapping[str, str]) -> tuple[dict[str, object], str]:
         """Return the claims of who logged in, and the page to go back to. `query`: of the provider's redirect.
@@ -163,8 +167,8 @@ class OidcClient:
 
     def _match_login(self, cookie: str, query: Mapping[str, str]) -> _LoginCookie:
         """Return the login of this browser that the answer belongs to, which then counts as used."""
-        login = _read_cookie(cookie)
-        if login is None or not hmac.compare_digest(query.get("state", "").encode(), login.derive("state").encode()):
+        login = next(iter(_split_cookie(cookie, query.get("state", ""))[0]), None)
+        if login is None:
             raise NoAnswerError("does not belong to a login of this browser", field="this answer", hint=AGAIN)
         if not -LEEWAY_S <= self.clock().timestamp() - login.at_s <= LOGIN_WITHIN_S:
             raise NoAnswerError("arrived too late", field="this answer", hint=AGAIN)
@@ -296,6 +300,23 @@ def choose_way_back(path: str) -> str:
 
 def _refuse(what: str) -> NoAnswerError:
     return NoAnswerError(what, field=WHO, hint=AGAIN)
+
+
+def drop_login(cookie: str, state: str) -> str:
+    """Return `cookie` without the login that an answer with this `state` belongs to."""
+    return BETWEEN_LOGINS.join(_split_cookie(cookie, state)[1])
+
+
+def _split_cookie(cookie: str, state: str) -> tuple[list[_LoginCookie], list[str]]:
+    """Return the login that `state` belongs to, and the texts of the others."""
+    matching, others = list[_LoginCookie](), list[str]()
+    for text in cookie.split(BETWEEN_LOGINS)[:LOGINS_MAX]:
+        login = _read_cookie(text)
+        if login is not None and hmac.compare_digest(state.encode(), login.derive("state").encode()):
+            matching.append(login)
+        elif login is not None:
+            others.append(text)
+    return matching, others
 
 
 def _read_cookie(text: str) -> _LoginCookie | None:

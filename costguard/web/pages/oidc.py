@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -18,7 +19,7 @@ from fastapi import APIRouter, Request, Response
 from costguard.agents.messages import NOT_ALLOWED
 from costguard.errors import CostguardError
 from costguard.services.serving.door_messages import OidcOffer, PersonReply
-from costguard.services.serving.oidc import LOGIN_WITHIN_S, OidcClient
+from costguard.services.serving.oidc import LOGIN_WITHIN_S, OidcClient, drop_login
 from costguard.settings.web import CALLBACK_PATH
 from costguard.system.logs import get_log
 from costguard.web.middleware import RateLimiter, name_client
@@ -49,7 +50,8 @@ class LoginPages:
         """Send the browser to the provider's page."""
         back = request.query_params.get("next", "/")
         loop = asyncio.get_running_loop()
-        start = await self._ask_provider(request, lambda: loop.run_in_executor(self._threads, self._client.begin_login, back))
+        begin = partial(self._client.begin_login, back, request.cookies.get(self._cookie, ""))
+        start = await self._ask_provider(request, lambda: loop.run_in_executor(self._threads, begin))
         if isinstance(start, Response):
             return start
         return self._set_cookie(build_redirect(start.url), start.cookie, LOGIN_WITHIN_S)
@@ -64,7 +66,8 @@ class LoginPages:
         offer = OidcOffer(request.cookies.get(self._cookie, ""), query)
         reply = await self._ask_provider(request, lambda: self._room.ask(offer))
         answer = reply if isinstance(reply, Response) else self._build_answer(reply)
-        return self._set_cookie(answer, "", 0)
+        others = drop_login(offer.cookie, query.get("state", ""))
+        return self._set_cookie(answer, others, LOGIN_WITHIN_S if others else 0)
 
     async def _ask_provider(self, request: Request, ask: Callable[[], Awaitable[T]]) -> T | Response:
         """Return what `ask` returns, or the page that says why there is no login."""
