@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from costguard.budgets.budget import ResourceFilter
+from costguard.budgets.spend_forecast import NO_PAST, PastHours
 from costguard.metering.billing import BillingRule
 from costguard.metering.meter import COMPUTE, HOUR, Meter, PriceRange
 from costguard.metering.observation import Observation
@@ -38,6 +40,13 @@ class FakeBooks:
     def load_spending(self, period: Period, as_of: datetime) -> list[Spending]:
         self.asked += ((period, as_of),)
         return list(self.spent)
+
+    def load_past_hours(
+        self,
+        at: datetime,  # noqa: ARG002 - the signature of the port
+        parts: Collection[tuple[ResourceFilter, str]],
+    ) -> dict[tuple[ResourceFilter, str], PastHours]:
+        return dict.fromkeys(parts, NO_PAST)
 
     def load_live(self, as_of: datetime) -> list[LiveResource]:  # noqa: ARG002 - the signature of the port
         return list(self.resources)

@@ -1,8 +1,8 @@
-"""Budget status: what is spent and held, the forecast, and whether a new hold is admitted.
+"""Budget status: what is spent and held, the forecast (`spend_forecast`), and whether a new hold is admitted.
 
 Example: a budget of $40.00 a day with two machines at $2.99 an hour, $6.00 spent by 12:00 and $12.00 in open holds: the
-exposure is 6 + 12 = $18.00; the forecast 6 + 5.98 x 12 h = $77.76, over the cap; the pace 15 % - 50 % = -35 %; the time to the
-cap (40 - 6) / 5.98 = 5.7 h; a new hold of $22.00 is admitted, one of $22.01 is not.
+exposure is 6 + 12 = $18.00; if what runs goes on, 6 + 5.98 x 12 h = $77.76 are spent, over the cap; the pace 15 % - 50 % =
+-35 %; the time to the cap (40 - 6) / 5.98 = 5.7 h; a new hold of $22.00 is admitted, one of $22.01 is not.
 
 The high end of the spend is compared with the cap. Currencies are never mixed: spend in another currency is listed, and not
 added.
@@ -11,7 +11,7 @@ added.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
@@ -26,13 +26,14 @@ from costguard.budgets.budget import (
     find_budget_period,
     matches_filter,
 )
+from costguard.budgets.spend_forecast import BASES, NO_PAST, WEEKS, PastHours, forecast_spend
 from costguard.metering.burn import AttributedBurn
 from costguard.metering.spending import Spending
 from costguard.values.calendar import Period
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, MoneyInterval, divide_half_even
-from costguard.values.text_format import get_currency_sign
+from costguard.values.text_format import format_near_time, get_currency_sign, is_wide
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
 ALREADY_HELD, RENEWED = "already_held", "renewed"
@@ -45,11 +46,12 @@ HELD_BEFORE = (ALREADY_HELD, RENEWED)
 class BudgetStatus:
     """The status of a budget in the current `period`.
 
-    `burn`: money an hour. `holds`: open ones, in the budget's currency. `forecast`: the spend plus the burn to the end of the
-    period; for a rolling window, its content after one window length at this burn. Its low end counts only certain spend and
-    certain burn. `fraction`: spent.high / cap. `pace`: `fraction` less the elapsed share of the period, None for a rolling
-    window. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has reached it; None: not in this period,
-    or never. A rolling window is assumed to lose nothing until then.
+    `burn`: money an hour. `holds`: open ones, in the budget's currency. `forecast`: the spend at the end of the period, four of
+    five times between its ends; for a rolling window, its content after one window length. `if_unchanged`: the spend plus the
+    burn until then; its low end counts only certain spend and certain burn. `basis`: what the forecast stands on, a key of
+    `spend_forecast.BASES`. `fraction`: spent.high / cap. `pace`: `fraction` less the elapsed share of the period, None for a
+    rolling window. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has reached it; None: not in this
+    period, or never. A rolling window is assumed to lose nothing until then.
     """
 
     budget: Budget
@@ -58,10 +60,13 @@ class BudgetStatus:
     burn: MoneyInterval
     holds: Money
     forecast: MoneyInterval
+    if_unchanged: MoneyInterval
+    basis: str
     fraction: Fraction
     pace: Fraction | None
     time_to_cap_hours: Fraction | None
     notes: tuple[str, ...] = ()
+    """Why the spend is not known exactly."""
     uncounted: tuple[str, ...] = ()
     """Other currencies in which matching resources were or are charged."""
 
@@ -135,33 +140,44 @@ class Admission:
         sign, cap = get_currency_sign(self.cap.currency), self.cap.format()
         if self.left.nano < 0:
             spent = self.cap - self.left
-            standing = f"over budget by {sign}{Money(nano=-self.left.nano, currency=self.cap.currency).format()} "
+            may = (
+                "over budget by" if self.left_range is None or self.left_range.high.nano < 0 else "may be over budget by up to"
+            )
+            standing = f"{may} {sign}{Money(nano=-self.left.nano, currency=self.cap.currency).format()} "
             return f"budget {self.budget}: {standing}({sign}{spent.format()} of {sign}{cap})"
         answer = "enough" if self.admitted else "not enough"
-        return f"budget {self.budget}: {sign}{self.left.format()} of {sign}{cap} left, {answer} for {amount}"
+        least = "at least " if self.left_range is not None and is_wide(self.left_range) else ""
+        return f"budget {self.budget}: {least}{sign}{self.left.format()} of {sign}{cap} left, {answer} for {amount}"
 
 
 def compute_budget_status(
-    budget: Budget, spendings: Iterable[Spending], burns: Iterable[AttributedBurn], *, holds: Money, now: datetime
+    budget: Budget,
+    spendings: Iterable[Spending],
+    burns: Iterable[AttributedBurn],
+    *,
+    holds: Money,
+    now: datetime,
+    past: PastHours = NO_PAST,
 ) -> BudgetStatus:
     """Return the status of `budget` at `now`.
 
-    `spendings`: in `find_budget_period(budget, now)`, as known now; what does not match is left out.
+    `spendings`: in `find_budget_period(budget, now)`, as known now; what does not match is left out. `past`: what closed spans
+    that match cost, in the currency of its cap.
     """
     period = find_budget_period(budget, now)
     matching = [s for s in spendings if matches_filter(budget.match, s.attribution)]
     counted = [s for s in matching if s.money.low.currency == budget.cap.currency]
     spent = _sum_intervals((s.money for s in counted), budget.cap.currency)
-    rates = [b.hourly for b in burns if matches_filter(budget.match, b.attribution)]
-    currencies = {amount.low.currency for amount in (*rates, *(s.money for s in matching)) if amount.high.nano}
-    burn = _sum_intervals((r for r in rates if r.low.currency == budget.cap.currency), budget.cap.currency)
+    lines = [b for b in burns if matches_filter(budget.match, b.attribution)]
+    amounts = (*(b.hourly for b in lines), *(s.money for s in matching))
+    currencies = {amount.low.currency for amount in amounts if amount.high.nano}
+    lines = [b for b in lines if b.hourly.low.currency == budget.cap.currency]
+    burn = _sum_intervals((b.hourly for b in lines), budget.cap.currency)
     moving = budget.period == ROLLING
-    left_us = (period.end - (period.start if moving else now)) // MICROSECOND
-    ahead = MoneyInterval(
-        low=_extend_burn(burn.low, left_us),
-        expected=_extend_burn(burn.expected, left_us),
-        high=_extend_burn(burn.high, left_us),
-    )
+    left = period.end - (period.start if moving else now)
+    left_us = left // MICROSECOND
+    spent_before = _sum_intervals((), budget.cap.currency) if moving else spent
+    ahead = forecast_spend(spent_before, past, lines, now=now, left=left)
     fraction = Fraction(spent.high.nano, budget.cap.nano)
     return BudgetStatus(
         budget=budget,
@@ -169,11 +185,13 @@ def compute_budget_status(
         spent=spent,
         burn=burn,
         holds=holds,
-        forecast=ahead if moving else spent.add(ahead),
+        forecast=replace(ahead.total, high=max(ahead.total.high, spent_before.high + holds)),
+        if_unchanged=ahead.if_unchanged,
+        basis=ahead.basis,
         fraction=fraction,
         pace=None if moving else fraction - Fraction((now - period.start) // MICROSECOND, period.length // MICROSECOND),
         time_to_cap_hours=_compute_time_to_cap(budget.cap - spent.high, burn.high, None if moving else left_us),
-        notes=tuple(_list_unknown_prices(counted)),
+        notes=(*_list_unseen(lines, budget, now), *_list_unknown_prices(counted)),
         uncounted=tuple(sorted(currencies - {budget.cap.currency})),
     )
 
@@ -213,28 +231,42 @@ def list_budget_warnings(standing: BudgetStatus) -> tuple[BudgetWarning, ...]:
     return tuple(BudgetWarning(measure=measure, says=says) for measure, says in breaches if says)
 
 
+def _describe_spent(standing: BudgetStatus) -> str:
+    """Return how much of the cap is spent, with its doubt: `between 0 and 417 % (8 % expected) of 500.00 USD`."""
+    cap, spent = standing.budget.cap, standing.spent
+    low, expected, high = (_format_percent(Fraction(end.nano, cap.nano)) for end in (spent.low, spent.expected, spent.high))
+    share = expected if low == high else f"between {low.removesuffix(' %')} and {high} ({expected} expected)"
+    return f"{share} of {cap.format()} {cap.currency}"
+
+
 def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
     """Return the text of the warning if `threshold` is passed, else ""."""
     limit, cap = threshold.limit, standing.budget.cap
+    share, doubt = _describe_spent(standing), f": {'; '.join(standing.notes)}" if standing.notes else ""
     if threshold.measure == SPENT and standing.fraction > limit:
-        return f"{_format_percent(standing.fraction)} of {cap.format()} {cap.currency} is spent"
+        return f"{share} is spent{doubt}"
     if threshold.measure == PACE and standing.pace is not None and standing.pace > limit:
         passed = standing.fraction - standing.pace
-        return (
-            f"{_format_percent(standing.fraction)} is spent when {_format_percent(passed)} of the "
-            f"{standing.budget.period} has passed"
-        )
-    if threshold.measure == FORECAST and standing.forecast.high.nano > limit * cap.nano:
-        sign = get_currency_sign(cap.currency)
-        return f"on course for {sign}{standing.forecast.high.format()} (cap {sign}{cap.format()})"
+        return f"{share} is spent when {_format_percent(passed)} of the {standing.budget.period} has passed{doubt}"
+    if threshold.measure == FORECAST and standing.forecast.low.nano > limit * cap.nano:
+        sign, ahead = get_currency_sign(cap.currency), standing.forecast
+        basis = "" if standing.basis == WEEKS else f"; from {BASES[standing.basis]}"
+        expected = f"{sign}{ahead.expected.format()} expected, cap {sign}{cap.format()}{basis}"
+        return f"on course for at least {sign}{ahead.low.format()} ({expected})"
     hours = standing.time_to_cap_hours
     if threshold.measure == TIME_TO_CAP and hours is not None and hours < limit:
-        return (
-            f"the cap of {cap.format()} {cap.currency} is reached in {_format_tenths(hours)} h"
-            if hours
-            else "the cap is reached"
-        )
+        return f"{_describe_time_to_cap(standing, hours)}{doubt}"
     return ""
+
+
+def _describe_time_to_cap(standing: BudgetStatus, hours: Fraction) -> str:
+    cap, spent = standing.budget.cap, standing.spent
+    if not hours:
+        return "the cap is reached" if spent.low >= cap else f"the cap may be reached: {_describe_spent(standing)} is spent"
+    usual = _compute_time_to_cap(cap - spent.expected, standing.burn.expected, None)
+    later = "not expected" if usual is None else f"{_format_tenths(usual)} h expected"
+    doubtful = f" at the earliest ({later})" if usual != hours else ""
+    return f"the cap of {cap.format()} {cap.currency} is reached in {_format_tenths(hours)} h{doubtful} if what runs goes on"
 
 
 def _get_tightness(admission: Admission) -> tuple[bool, bool, int]:
@@ -252,10 +284,6 @@ def _compute_time_to_cap(left: Money, burn: Money, left_us: int | None) -> Fract
     return hours if left_us is None or hours * HOUR_US < left_us else None
 
 
-def _extend_burn(hourly: Money, us: int) -> Money:
-    return Money(nano=divide_half_even(hourly.nano * us, HOUR_US), currency=hourly.currency)
-
-
 def _sum_intervals(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInterval:
     """Return the sum of `amounts`, all of one `currency`."""
     nothing = Money(nano=0, currency=currency)
@@ -263,6 +291,12 @@ def _sum_intervals(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInte
     for amount in amounts:
         total = total.add(amount)
     return total
+
+
+def _list_unseen(lines: Iterable[AttributedBurn], budget: Budget, now: datetime) -> list[str]:
+    """Return a note on the resources that nobody could look at."""
+    since = min((line.unseen_since for line in lines if line.unseen_since), default=None)
+    return [f"nobody could look since {format_near_time(since, now, budget.zone)}"] if since else []
 
 
 def _list_unknown_prices(spendings: Iterable[Spending]) -> list[str]:

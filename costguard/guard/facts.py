@@ -52,7 +52,7 @@ FACTS: Mapping[str, FactSpec] = _index_facts(
     ("spent_month", MONEY, "low bound of its cost this month, in the default time zone"),
     ("waste", MONEY, "low bound of its cost since it became idle"),
     ("budget_fraction", NUMBER, "spent share of its budget with the least left (1: all); missing without a budget"),
-    ("projected_end", NUMBER, "forecast share of that budget at its period's end"),
+    ("projected_end", NUMBER, "share of that budget that is spent at its period's end at least, nine of ten times"),
     ("time_to_cap", DURATION, "time until that budget is spent at the current burn; missing if it will not be"),
     ("until_label", TEXT, "its until label by the policy: passed, ahead or missing; without match.until_label unknown"),
     ("scheduled_on", TRUTH, "whether it should be on now by the policy's schedule; missing without a schedule"),

@@ -307,7 +307,7 @@ FACT_MAKERS: Mapping[str, _FactMaker] = {
     "waste": lambda live, work, _inputs, now: compute_waste(live, work, now),
     "budget_fraction": lambda _live, _work, inputs, _now: float(inputs.budget.fraction) if inputs.budget else None,
     "projected_end": lambda _live, _work, inputs, _now: (
-        inputs.budget.forecast.high.nano / inputs.budget.budget.cap.nano if inputs.budget else None
+        inputs.budget.forecast.low.nano / inputs.budget.budget.cap.nano if inputs.budget else None
     ),
     "time_to_cap": lambda _live, _work, inputs, _now: _get_time_to_cap(inputs.budget),
     "scheduled_on": lambda _live, _work, inputs, _now: inputs.scheduled_on,

@@ -1,25 +1,24 @@
-"""Burn: the money per hour that bills now, and the forecast of a period if it goes on.
+"""Burn: the money per hour that bills now, and the cost of a period if it goes on.
 
 Example: an instance at $2.00 an hour and its disk of 730 GB at $0.10 per GB-month of 730 h burn $2.10 an hour. With $100 spent
-in a period and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310; low, expected and high are each computed like this.
+in a period and 100 h left of it, it costs 100 + 2.10 x 100 = $310; low, expected and high are each computed like this.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache, partial
 
-from costguard.metering.meter import FIXED_UNITS, GB, Meter, find_billing_month
+from costguard.metering.accrual import POLL_GAP
+from costguard.metering.meter import COMPUTE, FIXED_UNITS, GB, Meter, find_billing_month
 from costguard.metering.span import Span
 from costguard.metering.spending import LiveResource
-from costguard.values.calendar import Period
 from costguard.values.checks import require
-from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
-from costguard.values.money import Money, MoneyInterval, divide_half_even, make_zero_interval, sum_intervals
-from costguard.values.resource import Attribution
+from costguard.values.instant import HOUR_US, to_micros
+from costguard.values.money import Money, MoneyInterval, divide_half_even, make_zero_interval
+from costguard.values.resource import Attribution, ResourceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,35 +64,34 @@ def compute_hourly_burn(live: LiveResource, at: datetime) -> tuple[HourlyBurn, .
     return tuple(by_currency[currency] for currency in sorted(by_currency))
 
 
-def list_burns(live: Iterable[LiveResource], at: datetime) -> tuple[AttributedBurn, ...]:
-    """Return the burn at `at` of each line that bills or may bill, as the budgets count it."""
+def list_burns(
+    live: Iterable[LiveResource], at: datetime, ends: Mapping[ResourceKey, datetime] | None = None
+) -> tuple[AttributedBurn, ...]:
+    """Return the burn at `at` of each line that bills or may bill, as the budgets count it. `ends`: the planned stops."""
+    stops = ends or {}
     return tuple(
-        AttributedBurn(attribution=span.attribution, hourly=hourly.bounds)
+        AttributedBurn(
+            attribution=span.attribution,
+            hourly=hourly.bounds,
+            since=span.start,
+            until=stops.get(one.observation.key) if span.meter.charge == COMPUTE else None,
+            unseen_since=one.seen_at if one.absent_at is None and at - one.seen_at > POLL_GAP else None,
+        )
         for one in live
         for span, hourly in _yield_line_burns(one.open, one.unheard, at, absent=one.absent_at is not None)
     )
 
 
-def forecast_period(
-    spent: Iterable[MoneyInterval],
-    burning: Iterable[tuple[Sequence[Span], Sequence[Span], bool]],
-    period: Period,
-    at: datetime,
-) -> tuple[MoneyInterval, ...]:
-    """Return the cost of `period` per currency if the present burn goes on to its end, dollars first.
+def list_line_burns(burning: Iterable[tuple[Sequence[Span], Sequence[Span], bool]], at: datetime) -> tuple[AttributedBurn, ...]:
+    """Return what `list_burns` does without planned stops.
 
-    `spent`: the amounts spent so far. `burning`: for each resource its open lines, the usage that may bill unobserved, and
-    whether complete listings lack it.
+    `burning`: for each resource its open lines, the usage that may bill unobserved, and whether complete listings lack it.
     """
-    burns, parts = defaultdict[str, list[HourlyBurn]](list), defaultdict[str, list[MoneyInterval]](list)
-    for lines, unheard, absent in burning:
-        for _, burn in _yield_line_burns(lines, unheard, at, absent=absent):
-            burns[burn.currency].append(burn)
-    for part in spent:
-        parts[part.low.currency].append(part)
-    left_us = (period.end - min(max(at, period.start), period.end)) // MICROSECOND
-    currencies = ("USD", *sorted({*burns, *parts} - {"USD"}))
-    return tuple(forecast_total(sum_intervals(parts[c], c), sum_burns(burns[c], c), left_us) for c in currencies)
+    return tuple(
+        AttributedBurn(attribution=span.attribution, hourly=hourly.bounds, since=span.start)
+        for lines, unheard, absent in burning
+        for span, hourly in _yield_line_burns(lines, unheard, at, absent=absent)
+    )
 
 
 def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:
@@ -142,9 +140,9 @@ def _sum_nano(currency: str, amounts: Iterable[Money]) -> Money:
     return Money(nano=sum(one.nano for one in amounts), currency=currency)
 
 
-def forecast_total(to_date: MoneyInterval, burn: HourlyBurn, left_us: int) -> MoneyInterval:
-    """Return `to_date` plus `burn` for `left_us` microseconds."""
-    low, expected, high = (_extend_burn(end, left_us) for end in (burn.bounds.low, burn.bounds.expected, burn.bounds.high))
+def extend_burn(to_date: MoneyInterval, hourly: MoneyInterval, left_us: int) -> MoneyInterval:
+    """Return `to_date` plus `hourly` for `left_us` microseconds: the cost if what runs goes on."""
+    low, expected, high = (_extend_burn(end, left_us) for end in (hourly.low, hourly.expected, hourly.high))
     return to_date.add(MoneyInterval(low=low, expected=expected, high=high))
 
 
@@ -194,7 +192,14 @@ def _compute_meter_burn(meter: Meter, unit_us: int, doubtful: bool) -> HourlyBur
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributedBurn:
-    """The present burn of one line: `hourly` is money an hour."""
+    """The present burn of one line: `hourly` is money an hour.
+
+    `since`: since when it bills at this price. `until`: when a person planned its stop; None: nobody did. `unseen_since`: since
+    when nobody could look at its resource; None: somebody just did, or complete listings lack it.
+    """
 
     attribution: Attribution
     hourly: MoneyInterval
+    since: datetime
+    until: datetime | None = None
+    unseen_since: datetime | None = None

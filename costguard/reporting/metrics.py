@@ -175,7 +175,7 @@ def _build_money(inputs: MetricsInput) -> Iterator[MetricFamily]:
     burning: dict[str, dict[Group, MoneyInterval]] = defaultdict(dict)
     for burn in list_burns((one.live for one in status.resources), status.at):
         _add_money(burning, _group_money(burn.attribution), burn.hourly)
-    forecasts = {one.currency: one.forecast for one in (status.usd, *status.others)}
+    forecasts = {one.currency: one.ahead for one in (status.usd, *status.others)}
     for currency in ("USD", *sorted({*spent, *burning, *forecasts} - {"USD"})):
         unit = currency.lower()
         yield _build_money_family(
@@ -184,9 +184,11 @@ def _build_money(inputs: MetricsInput) -> Iterator[MetricFamily]:
         yield _build_money_family(
             f"costguard_burn_{unit}_per_hour", f"{currency} an hour that bill now.", burning.get(currency, {})
         )
-        forecast = forecasts.get(currency) or make_zero_interval(currency)
+        ahead, zero = forecasts.get(currency), make_zero_interval(currency)
+        says = f"{currency} that the running month will cost, four of five times between low and high."
+        yield _build_intervals(f"costguard_month_forecast_{unit}", says, [((), ahead.total if ahead else zero)])
         says = f"{currency} that the running month will cost if the current burn continues."
-        yield _build_intervals(f"costguard_month_forecast_{unit}", says, [((), forecast)])
+        yield _build_intervals(f"costguard_month_if_unchanged_{unit}", says, [((), ahead.if_unchanged if ahead else zero)])
     for name, at in (("start", status.month.start), ("end", status.month.end)):
         says, samples = f"{name.capitalize()} of the running month.", [((), _to_seconds(at))]
         yield _build_gauge(f"costguard_month_{name}_timestamp_seconds", says, samples)
@@ -228,7 +230,7 @@ def _build_budgets(status: FleetStatus) -> Iterator[MetricFamily]:
         yield _build_gauge(f"{prefix}_held_{unit}", says, holds, ("budget",))
         says, spent = f"Spent in the budget's period, in {currency}.", [((name,), one.spent) for name, one in budgets]
         yield _build_intervals(f"{prefix}_spent_{unit}", says, spent, ("budget",))
-        says = f"What the budget's period will cost if the current burn continues, in {currency}."
+        says = f"What the budget's period will cost, four of five times between low and high, in {currency}."
         forecasts = [((name,), one.forecast) for name, one in budgets]
         yield _build_intervals(f"{prefix}_forecast_{unit}", says, forecasts, ("budget",))
     ends = [((name,), _to_seconds(one.period.end)) for name, one in by_name.items()]

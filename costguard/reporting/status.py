@@ -1,12 +1,11 @@
 """The current status: the burn, the month's cost and forecast, and how complete the data is.
 
 Example: an instance at $2.00 an hour and its disk of 730 GB at $0.10 per GB-month of 730 h burn $2.10 an hour. With $100 spent
-this month and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310: the month to date plus the present burn to the month's
-end, for each of low, expected and high.
+this month and 100 h left of it, the month costs 100 + 2.10 x 100 = $310 if what runs goes on, for each of low, expected and
+high. The forecast stands on the past weeks as well (`budgets.spend_forecast`).
 
-A resource that complete listings lack has probably ended: it counts only in the forecast's high end. The same holds for
-possible costs since the last listing. An estimated price counts in the burn and the forecast; what is unpriced counts in the
-high ends alone.
+A resource that complete listings lack has probably ended: it counts only in the high ends. The same holds for possible costs
+since the last listing. An estimated price counts in the burn and the forecast; what is unpriced counts in the high ends alone.
 
 Each resource has annotations: its activity, owner, lease and protection. Each hard budget has its worst possible overshoot.
 """
@@ -20,6 +19,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.budgets.runway import Runway, compute_runway
+from costguard.budgets.spend_forecast import NO_PAST, PastHours, SpendForecast, forecast_spend
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.blind import index_agents
 from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling, build_contexts
@@ -29,13 +29,12 @@ from costguard.guard.scheduled_starts import ScheduledStart
 from costguard.guard.signals import Activity
 from costguard.guard.timed_stops import get_due_time, index_timed_stops, select_timed_stop
 from costguard.guard.utilization import GpuUsage
-from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
+from costguard.metering.burn import AttributedBurn, HourlyBurn, compute_hourly_burn, list_burns, make_zero_burn, sum_burns
 from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
 from costguard.metering.observation import SURCHARGED, Handling
 from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
 from costguard.values.agent import Agent
 from costguard.values.calendar import Period
-from costguard.values.instant import MICROSECOND
 from costguard.values.money import Money, MoneyInterval, PrepaidBalance, sum_intervals
 from costguard.values.resource import RUNNING, ResourceKey
 
@@ -148,14 +147,14 @@ class ScopeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyOutlook:
-    """The totals of one currency: the burn now, the spend this month, and the forecast.
+    """The totals of one currency: the burn now, the spend this month, and the forecast of the month.
 
     `guessed`: the part of `to_date` at estimated prices, None if there is none.
     """
 
     burn: HourlyBurn
     to_date: MoneyInterval
-    forecast: MoneyInterval
+    ahead: SpendForecast
     guessed: MoneyInterval | None = None
 
     @property
@@ -215,8 +214,10 @@ def build_fleet_status(
     overshoots: Mapping[str, Money] | None = None,
     balances: Sequence[PrepaidBalance] | None = None,
     stale_after: timedelta = SCOPE_STALE_AFTER,
+    past: Mapping[str, PastHours] | None = None,
+    ends: Mapping[ResourceKey, datetime] | None = None,
 ) -> FleetStatus:
-    """Build the status at `at`. `spending`: of `month` as known at `at`.
+    """Build the status at `at`. `spending`: of `month` as known at `at`. `past`: by currency; `ends`: the planned stops.
 
     `budgets`: their status at `at`. `intents`: the open ones. `overshoots`: by how much each hard budget could be exceeded at
     worst, by name; a missing one is unknown. `balances`: of prepaid accounts, None: not requested.
@@ -226,7 +227,9 @@ def build_fleet_status(
         ResourceBurn(live=one, burns=compute_hourly_burn(one, at), beside=by_key.get(one.observation.key, NO_ANNOTATIONS))
         for one in live
     )
-    usd, *more = build_outlooks(at, month, spending, (burn for resource in resources for burn in resource.burns))
+    burning = (burn for resource in resources for burn in resource.burns)
+    lines = list_burns(live, at, ends)
+    usd, *more = build_outlooks(at, month, spending=spending, burning=burning, lines=lines, past=past or {})
     return FleetStatus(
         at=at,
         month=month,
@@ -244,18 +247,41 @@ def build_fleet_status(
 
 
 def build_outlooks(
-    at: datetime, month: Period, spending: Iterable[Spending], burning: Iterable[HourlyBurn]
+    at: datetime,
+    month: Period,
+    *,
+    spending: Iterable[Spending],
+    burning: Iterable[HourlyBurn],
+    lines: Iterable[AttributedBurn],
+    past: Mapping[str, PastHours],
 ) -> tuple[CurrencyOutlook, ...]:
-    """Return the totals of each currency at `at`, dollars first. `spending`: of `month`; `burning`: of all that bills now."""
+    """Return the totals of each currency at `at`, dollars first.
+
+    `spending`: of `month`; `burning`: of all that bills now, and `lines`: the same by line; `past`: by currency.
+    """
     spent: dict[str, list[Spending]] = defaultdict(list)
     for part in spending:
         spent[part.money.low.currency].append(part)
     burns: dict[str, list[HourlyBurn]] = defaultdict(list)
     for burn in burning:
         burns[burn.currency].append(burn)
-    left_us = (month.end - min(max(at, month.start), month.end)) // MICROSECOND
-    others = sorted({*spent, *burns} - {"USD"})
-    return tuple(_build_outlook(c, spent.get(c, []), burns.get(c, []), left_us) for c in ("USD", *others))
+    lines_by_currency: dict[str, list[AttributedBurn]] = defaultdict(list)
+    for line in lines:
+        lines_by_currency[line.hourly.low.currency].append(line)
+    outlooks = []
+    for currency in ("USD", *sorted({*spent, *burns} - {"USD"})):
+        to_date = sum_intervals((part.money for part in spent[currency]), currency)
+        guessed = [part.money for part in spent[currency] if not part.known]
+        left = month.end - min(max(at, month.start), month.end)
+        outlooks.append(
+            CurrencyOutlook(
+                burn=sum_burns(burns[currency], currency),
+                to_date=to_date,
+                ahead=forecast_spend(to_date, past.get(currency, NO_PAST), lines_by_currency[currency], now=at, left=left),
+                guessed=sum_intervals(guessed, currency) if guessed else None,
+            )
+        )
+    return tuple(outlooks)
 
 
 def build_scope_statuses(scopes: Iterable[ScopeCoverage], at: datetime, stale_after: timedelta) -> tuple[ScopeStatus, ...]:
@@ -280,18 +306,6 @@ def build_scope_status(scope: ScopeCoverage, at: datetime, stale_after: timedelt
 def format_month(month: Period, zone: tzinfo) -> str:
     """Return the month in `zone`: `2026-10`."""
     return f"{(month.start + month.length / 2).astimezone(zone):%Y-%m}"
-
-
-def _build_outlook(currency: str, spending: Sequence[Spending], burns: Iterable[HourlyBurn], left_us: int) -> CurrencyOutlook:
-    burn = sum_burns(burns, currency)
-    to_date = sum_intervals((part.money for part in spending), currency)
-    guessed = [part.money for part in spending if not part.known]
-    return CurrencyOutlook(
-        burn=burn,
-        to_date=to_date,
-        forecast=forecast_total(to_date, burn, left_us),
-        guessed=sum_intervals(guessed, currency) if guessed else None,
-    )
 
 
 def _rank_by_burn(resource: ResourceBurn) -> tuple[int, int, int, tuple[str, ...]]:
@@ -328,6 +342,19 @@ def annotate_resources(
 def _will_start(start: ScheduledStart) -> bool:
     """Return whether nothing lasting holds it. What its provider offers is not known from the ledger alone."""
     return all(reason == "no_act" for reason, _ in start.list_lasting_holds())
+
+
+def bound_by_hard_caps(status: FleetStatus) -> FleetStatus:
+    """Return `status` with the high ends of hard budgets' forecasts at most where their caps hold them, as they act now."""
+
+    def bound(one: BudgetStatus) -> BudgetStatus:
+        overshoot, ahead = status.overshoots.get(one.budget.name), one.forecast
+        if not one.budget.hard or overshoot is None:
+            return one
+        most = max(ahead.expected, one.spent.high, one.budget.cap + overshoot)
+        return replace(one, forecast=replace(ahead, high=min(ahead.high, most)))
+
+    return replace(status, budgets=tuple(map(bound, status.budgets)))
 
 
 def forecast_overshoots(

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import partial
 
 from costguard.budgets.budget_status import BudgetStatus, list_budget_warnings
+from costguard.budgets.spend_forecast import BASES, WEEKS, SpendForecast
 from costguard.values.money import Money
 from costguard.values.text_format import (
     RATE_PLACES,
@@ -17,6 +18,7 @@ from costguard.values.text_format import (
     format_interval,
     format_interval_exact,
     format_local_time,
+    get_currency_sign,
 )
 from costguard.views.columns import WORDS, ColumnFit
 from costguard.views.document import DOUBTFUL, OVER, PLAIN, Column, TableView, build_record, build_table
@@ -54,8 +56,29 @@ def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[st
     return replace(table, fits=BUDGET_FITS, tones=tuple(_choose_tone(one) for one in shown))
 
 
+def format_forecast(ahead: SpendForecast) -> str:
+    """Return a forecast for people, with what it stands on and the cost if what runs goes on."""
+    sign = get_currency_sign(ahead.total.low.currency)
+    basis = "" if ahead.basis == WEEKS else f", from {BASES[ahead.basis]}"
+    return f"{sign}{format_interval(ahead.total)}{basis}; {sign}{format_interval(ahead.if_unchanged)} if what runs goes on"
+
+
+def _format_forecast_cell(standing: BudgetStatus) -> str:
+    """Return the forecast in whole units: its cents are never known."""
+    low, expected, high = standing.forecast.format_ends(places=0).values()
+    return f"{expected} ({low} to {high})" if low != high else expected
+
+
+def _format_share(standing: BudgetStatus) -> str:
+    """Return the expected share, and the possible ones where they differ: `8 % (0 to 417)`."""
+    cap = standing.budget.cap.nano
+    ends = (standing.spent.low, standing.spent.expected, standing.spent.high)
+    low, expected, high = (f"{PERCENT * end.nano / cap:.0f}" for end in ends)
+    return f"{expected} % ({low} to {high})" if low != high else f"{expected} %"
+
+
 def _choose_tone(standing: BudgetStatus) -> str:
-    if standing.fraction >= 1:
+    if standing.spent.expected >= standing.budget.cap:
         return OVER
     return DOUBTFUL if list_budget_warnings(standing) else PLAIN
 
@@ -69,15 +92,13 @@ def _list_budget_columns(overshoots: Mapping[str, Money], at: datetime | None = 
         Column("currency", "", lambda one: one.budget.cap.currency),
         Column("cap", "cap>", lambda one: format_exact(one.budget.cap), _format_cap),
         Column("spent", "spent>", lambda one: format_interval_exact(one.spent), lambda one: format_interval(one.spent)),
-        Column(
-            "forecast", "forecast>", lambda one: format_interval_exact(one.forecast), lambda one: format_interval(one.forecast)
-        ),
+        Column("forecast", "forecast>", lambda one: format_interval_exact(one.forecast), _format_forecast_cell),
+        Column("forecast_if_unchanged", "", lambda one: format_interval_exact(one.if_unchanged)),
+        Column("forecast_basis", "", lambda one: one.basis),
         Column("burn_per_hour", "", lambda one: format_interval_exact(one.burn, RATE_PLACES)),
         Column("holds", "holds>", lambda one: format_exact(one.holds), lambda one: one.holds.format()),
         Column("left", "left>", lambda one: format_exact(one.left), lambda one: one.left.format()),
-        Column(
-            "spent_share", "share>", lambda one: _to_number(one.fraction), lambda one: f"{float(PERCENT * one.fraction):.0f} %"
-        ),
+        Column("spent_share", "share>", lambda one: _to_number(one.fraction), _format_share),
         Column("pace", "", lambda one: _to_number(one.pace)),
         Column("time_to_cap_hours", "runs out", lambda one: _to_number(one.time_to_cap_hours), partial(_format_end, at=at)),
         Column(

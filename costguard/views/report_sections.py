@@ -33,6 +33,7 @@ from costguard.values.text_format import (
     format_local_time,
     get_currency_sign,
 )
+from costguard.views.budget_status import format_forecast
 from costguard.views.document import Column, HeadlineFigure, TableView, build_record, build_table
 from costguard.views.utilization import build_use_data, build_use_record, list_use_notes, list_use_sentences
 from costguard.views.waste import (
@@ -56,7 +57,9 @@ NO_QUOTES = "no run of this period has a quote: only committed holds have a quot
 def build_section_data(statement: Statement) -> dict[str, object]:
     """Return the fields of the JSON contract besides totals and groups."""
     return {
-        "forecast": format_interval_exact(statement.forecast[0]) if statement.forecast else None,
+        "forecast": format_interval_exact(statement.forecast[0].total) if statement.forecast else None,
+        "forecast_if_unchanged": format_interval_exact(statement.forecast[0].if_unchanged) if statement.forecast else None,
+        "forecast_basis": statement.forecast[0].basis if statement.forecast else None,
         "before": _build_comparison_data(statement.before, statement.usd) if statement.before else None,
         "idle": build_waste_data(statement.usd),
         "use": build_use_data(statement.usd),
@@ -104,8 +107,7 @@ def build_savings_data(statement: Statement) -> dict[str, object]:
 def list_lead_sentences(statement: Statement) -> Iterator[str]:
     """Yield the most important sentences, shown after the total."""
     for forecast in statement.forecast:
-        ahead = f"{get_currency_sign(forecast.low.currency)}{format_interval(forecast)}"
-        yield f"Forecast: {ahead} by the end of the period, if the machines running now keep running."
+        yield f"Forecast for the end of the period: {format_forecast(forecast)}."
     if statement.before is not None and not statement.blank:
         yield _format_comparison(statement.before, statement.usd)
     yield from list_waste_sentences(statement.usd)
@@ -268,7 +270,7 @@ def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
     for sums in (statement.usd, *statement.others):
         yield _build_money_figure("Spent so far" if statement.running else "Spent", sums.total)
     for forecast in statement.forecast:
-        yield _build_money_figure("Forecast at the current burn", forecast)
+        yield _build_money_figure("Forecast", forecast.total)
     if statement.before is not None:
         yield _build_change_figure(statement)
     if statement.usd.computing:

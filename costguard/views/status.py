@@ -38,7 +38,7 @@ from costguard.values.text_format import (
     is_wide,
     limit_lines,
 )
-from costguard.views.budget_status import build_budget_data, build_budget_table
+from costguard.views.budget_status import build_budget_data, build_budget_table, format_forecast
 from costguard.views.columns import ELLIPSIS
 from costguard.views.document import DIM, DOUBTFUL, PLAIN, Column, Document, TableView, build_table
 from costguard.views.runways import build_runway_data, list_runway_lines
@@ -100,7 +100,9 @@ def build_status_document(
         "burn_usd_per_hour": format_exact(status.usd.burn.stated, RATE_PLACES),
         "unpriced": build_unpriced_data(status),
         "month_to_date": format_interval_exact(status.usd.to_date),
-        "forecast_month": format_interval_exact(status.usd.forecast),
+        "forecast_month": format_interval_exact(status.usd.ahead.total),
+        "forecast_month_if_unchanged": format_interval_exact(status.usd.ahead.if_unchanged),
+        "forecast_basis": status.usd.ahead.basis,
         "other_currencies": [_build_currency_data(other) for other in status.others],
         "scopes": [_build_scope_data(scope) for scope in status.scopes],
         "resources": resources,
@@ -281,22 +283,19 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
     if status.watchdogs:
         yield f"Accounts: {format_shares(status.watchdogs)}."
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
-    yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
+    yield f"{month}: ${format_interval(usd.to_date)}; forecast {format_forecast(usd.ahead)}."
     if exchange is not None:
         rate, spent = (
             exchange.convert(usd.burn.stated).format(RATE_PLACES),
             format_interval(exchange.convert_interval(usd.to_date)),
         )
-        ahead = format_interval(exchange.convert_interval(usd.forecast))
+        ahead = format_interval(exchange.convert_interval(usd.ahead.total))
         yield f"In {exchange.currency}: {rate} an hour, {spent} so far, {ahead} by its end, {exchange.label}."
     yield from list_runway_lines(status.runways or (), status.at)
     for other in status.others:
         name = get_currency_sign(other.currency)
-        yield (
-            f"In addition: {name}{other.burn.stated.format(RATE_PLACES)} an hour, "
-            f"{name}{format_interval(other.to_date)} so far, "
-            f"{name}{format_interval(other.forecast)} by the month's end."
-        )
+        burn, spent = other.burn.stated.format(RATE_PLACES), format_interval(other.to_date)
+        yield f"In addition: {name}{burn} an hour, {name}{spent} so far, forecast {format_forecast(other.ahead)}."
 
 
 def _build_table(status: FleetStatus) -> TableView:
@@ -438,7 +437,8 @@ def _build_currency_data(outlook: CurrencyOutlook) -> dict[str, object]:
         "currency": outlook.currency,
         "burn_per_hour": format_exact(outlook.burn.stated, RATE_PLACES),
         "month_to_date": format_interval_exact(outlook.to_date),
-        "forecast_month": format_interval_exact(outlook.forecast),
+        "forecast_month": format_interval_exact(outlook.ahead.total),
+        "forecast_month_if_unchanged": format_interval_exact(outlook.ahead.if_unchanged),
     }
 
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from costguard.budgets.budget import MATCH_ALL, Budget, BudgetThreshold, ResourceFilter, find_budget_period, matches_filter
 from costguard.budgets.budget_status import BudgetStatus, admit_hold, admit_to_all, compute_budget_status, list_budget_warnings
+from costguard.budgets.spend_forecast import NO_PAST, PastHours
 from costguard.errors import InputError
 from costguard.metering.burn import AttributedBurn
 from costguard.metering.spending import Spending
 from costguard.values.calendar import Period, make_month
+from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import INSTANCE, VOLUME, Attribution
 
@@ -42,19 +44,21 @@ def spent(*ends: str, currency: str = "USD", of: Attribution = ALICE, known: boo
     return Spending(attribution=of, charge="compute", money=money, us=1, known=known)
 
 
-def burn(*ends: str, of: Attribution = ALICE) -> AttributedBurn:
+def burn(*ends: str, of: Attribution = ALICE, unseen: datetime | None = None) -> AttributedBurn:
     low, expected, high = ends if len(ends) == 3 else ends * 3
-    return AttributedBurn(attribution=of, hourly=between(low, expected, high))
+    return AttributedBurn(attribution=of, hourly=between(low, expected, high), since=NOON, unseen_since=unseen)
 
 
 def stands(
     budget: Budget = DAILY,
     spendings: tuple[Spending, ...] = (),
     burns: tuple[AttributedBurn, ...] = (),
+    *,
     holds: str = "0",
     now: datetime = NOON,
+    past: PastHours = NO_PAST,
 ) -> BudgetStatus:
-    return compute_budget_status(budget, spendings, burns, holds=usd(holds), now=now)
+    return compute_budget_status(budget, spendings, burns, holds=Money.parse(holds, budget.cap.currency), now=now, past=past)
 
 
 EXAMPLE = stands(spendings=(spent("6"),), burns=(burn("2.99"), burn("2.99")), holds="12")
@@ -63,7 +67,7 @@ EXAMPLE = stands(spendings=(spent("6"),), burns=(burn("2.99"), burn("2.99")), ho
 def test_the_example_of_the_page_is_what_comes_out() -> None:
     assert EXAMPLE.exposure == usd("18")
     assert EXAMPLE.left == usd("22")
-    assert EXAMPLE.forecast == between("77.76", "77.76", "77.76")
+    assert EXAMPLE.if_unchanged == between("77.76", "77.76", "77.76")
     assert EXAMPLE.fraction == Fraction(15, 100)
     assert EXAMPLE.pace == Fraction(15, 100) - Fraction(1, 2)
     assert EXAMPLE.time_to_cap_hours == Fraction(3400, 598)
@@ -115,9 +119,9 @@ def test_a_cap_in_a_currency_that_nothing_is_charged_in_warns_that_it_can_never_
     assert "its cap is in EUR and charges are in USD, so it can never act" in warning.says
 
 
-def test_the_forecast_keeps_its_ends_apart_and_low_is_what_surely_bills() -> None:
+def test_what_runs_going_on_keeps_its_ends_apart_and_low_is_what_surely_bills() -> None:
     found = stands(spendings=(spent("5", "6", "7"),), burns=(burn("1", "2", "3"), burn("0", "0", "1")))
-    assert found.forecast == between("17", "30", "55")
+    assert found.if_unchanged == between("17", "30", "55")
 
 
 def test_the_time_to_the_cap_is_the_earliest_and_none_beyond_the_period() -> None:
@@ -134,7 +138,7 @@ def test_a_rolling_window_has_no_pace_and_looks_ahead_by_its_own_length() -> Non
     found = stands(weekly, (spent("6"),), (burn("0.10"),))
     assert found.period == Period(start=NOON - timedelta(days=7), end=NOON)
     assert found.pace is None
-    assert found.forecast == between("16.80", "16.80", "16.80")
+    assert found.if_unchanged == between("16.80", "16.80", "16.80")
     assert found.time_to_cap_hours == 340
 
 
@@ -156,7 +160,7 @@ def test_ninety_percent_on_day_two_is_a_concern() -> None:
     budget = Budget(name="all", cap=usd("1000"))
     found = stands(budget, (spent("900"),), now=datetime(2026, 11, 2, 12, tzinfo=UTC))
     assert [(c.measure, c.says) for c in list_budget_warnings(found)] == [
-        ("pace", "90 % is spent when 5 % of the month has passed")
+        ("pace", "90 % of 1000.00 USD is spent when 5 % of the month has passed")
     ]
 
 
@@ -167,8 +171,49 @@ def test_each_usual_warning_has_its_edge() -> None:
     assert measures(spent("26")) == []
     assert measures(spent("26.01")) == ["pace"]
     assert measures(spent("4"), burns=(burn("3"),)) == []
-    assert measures(spent("4.01"), burns=(burn("3"),)) == ["forecast", "time_to_cap"]
+    assert measures(spent("4.01"), burns=(burn("3"),)) == ["time_to_cap"]
     assert measures(spent("1", "2", "40")) == ["pace", "time_to_cap"]
+
+
+PAST = PastHours(first=to_micros(NOON) // HOUR_US - 28 * 24, costs=(10**9,) * 28 * 24)
+"""A dollar an hour for four weeks, which nothing does that runs now."""
+
+
+def test_the_forecast_warns_by_its_low_end_alone() -> None:
+    monthly = Budget(name="all", cap=usd("700"), warn=(BudgetThreshold(measure="forecast", limit=Fraction(1)),))
+    low = stands(monthly, (spent("492"),), past=PAST).forecast.low
+    assert usd("600") < low < usd("700")
+    assert list_budget_warnings(stands(monthly, (spent("492"),), past=PAST)) == ()
+    (warning,) = list_budget_warnings(stands(monthly, (spent("600"),), past=PAST))
+    assert warning.says.startswith("on course for at least $7")
+    assert warning.says.endswith(" expected, cap $700.00)")
+
+
+def test_open_holds_are_in_the_high_end_of_the_forecast() -> None:
+    monthly = Budget(name="all", cap=usd("700"))
+    found = stands(monthly, (spent("10"),), holds="5000", past=PAST).forecast
+    assert found.high == usd("5010")
+    assert found.expected < usd("500")
+
+
+def test_a_spend_that_nobody_could_look_at_is_never_stated_as_a_fact() -> None:
+    night = NOON.replace(hour=0)
+    monthly = Budget(name="all", cap=usd("1000"), warn=(BudgetThreshold(measure="spent", limit=Fraction(1)),))
+    (warning,) = list_budget_warnings(stands(monthly, (spent("0", "80", "4170"),), (burn("0", "0", "9", unseen=night),)))
+    assert warning.says == ("between 0 and 417 % (8 % expected) of 1000.00 USD is spent: nobody could look since 00:00 UTC")
+
+
+def test_a_cap_that_only_the_high_end_reaches_may_be_reached() -> None:
+    def tell(*ends: str) -> str:
+        soon = BudgetThreshold(measure="time_to_cap", limit=Fraction(24))
+        (warning,) = list_budget_warnings(stands(replace(DAILY, warn=(soon,)), (spent(*ends),), (burn("1", "2", "8"),)))
+        return warning.says
+
+    assert tell("1", "2", "41") == "the cap may be reached: between 2 and 102 % (5 % expected) of 40.00 USD is spent"
+    assert tell("40") == "the cap is reached"
+    assert tell("8", "20", "32") == (
+        "the cap of 40.00 USD is reached in 1.0 h at the earliest (10.0 h expected) if what runs goes on"
+    )
 
 
 def test_a_budget_warns_of_what_it_states_and_of_nothing_else() -> None:
@@ -177,7 +222,10 @@ def test_a_budget_warns_of_what_it_states_and_of_nothing_else() -> None:
     budget = replace(DAILY, warn=(half, soon))
     assert list_budget_warnings(stands(budget, (spent("20"),), (burn("10"),))) == ()
     told = [c.says for c in list_budget_warnings(stands(budget, (spent("25"),), (burn("10"),)))]
-    assert told == ["62 % of 40.00 USD is spent", "the cap of 40.00 USD is reached in 1.5 h"]
+    assert told == [
+        "62 % of 40.00 USD is spent",
+        "the cap of 40.00 USD is reached in 1.5 h if what runs goes on",
+    ]
     assert list_budget_warnings(stands(replace(budget, warn=()), (spent("99"),))) == ()
 
 
@@ -210,14 +258,14 @@ def test_the_forecast_is_in_order_and_ends_at_what_is_spent(low: int, more: int,
     budget = Budget(name="all", cap=usd("100"))
     now = make_month(2026, 11, UTC).start + timedelta(seconds=seconds)
     found = compute_budget_status(
-        budget, [spent("1")], [AttributedBurn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=now
+        budget, [spent("1")], [AttributedBurn(attribution=ALICE, hourly=hourly, since=now)], holds=usd("0"), now=now
     )
-    assert found.forecast.low <= found.forecast.expected <= found.forecast.high
+    assert found.if_unchanged.low <= found.if_unchanged.expected <= found.if_unchanged.high
     last = found.period.end - timedelta(microseconds=1)
     ends = compute_budget_status(
-        budget, [spent("1")], [AttributedBurn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=last
+        budget, [spent("1")], [AttributedBurn(attribution=ALICE, hourly=hourly, since=now)], holds=usd("0"), now=last
     )
-    assert ends.forecast.high.nano - usd("1").nano <= hourly.high.nano // 3_600_000_000 + 1
+    assert ends.if_unchanged.high.nano - usd("1").nano <= hourly.high.nano // 3_600_000_000 + 1
 
 
 @pytest.mark.parametrize(

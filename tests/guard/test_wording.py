@@ -11,6 +11,7 @@ import pytest
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import OVER_CAP, Admission, BudgetStatus
 from costguard.budgets.hold import Hold
+from costguard.budgets.spend_forecast import WEEKS
 from costguard.guard.alerts import alert, fleet, watchdog
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, Notification
 from costguard.guard.alerts.denial import build_denial, build_denial_alert
@@ -80,6 +81,8 @@ def cap_of(spent: str, burn: str, cap: str = "500", name: str = "all") -> CapFor
         burn=MoneyInterval(low=usd(burn), expected=usd(burn), high=usd(burn)),
         holds=usd("0"),
         forecast=certain,
+        if_unchanged=certain,
+        basis=WEEKS,
         fraction=Fraction(1),
         pace=None,
         time_to_cap_hours=None,

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.bills.bill_line import BillLine
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter, matches_filter
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import Query
 from costguard.ledger.reports import reader
-from costguard.ledger.spans.hourly import split_by_hour
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.hourly import load_hours, split_by_hour
+from costguard.ledger.spans.scope_state import load_attributions
+from costguard.ledger.spans.sums import PeriodSums
 from costguard.metering.inventory import Poll
 from costguard.reporting.statement.history import HourlyRateChanges, compute_weekly_burn
 from costguard.values.calendar import Period
@@ -95,3 +100,45 @@ def test_any_period_burns_what_its_spans_do(
             for cell, same in zip(row, other, strict=True):
                 assert (cell is None) == (same is None)
                 assert (cell or 0) == pytest.approx(same or 0, rel=1e-6, abs=1e-5)
+
+
+@FEW
+@given(said=histories(), billed=bills(), hours=st.integers(1, 900))
+def test_past_hours_of_all_owners_add_up_to_what_closed_spans_cost(
+    fresh: Callable[[], str], said: list[Poll], billed: list[BillLine], hours: int
+) -> None:
+    url = fresh()
+    record(url, said)
+    find_late(url)
+    take_in(url, *billed)
+    until = START + hours * HOUR
+
+    def sum_closed(ask: Query, match: ResourceFilter) -> int:
+        attributions = load_attributions(ask)
+        sums = PeriodSums(ask, attributions)
+        sums.add_closed(Period(start=until - 80 * DAY, end=until))
+        sums_of = (
+            amounts[1]
+            for place, amounts in sums.raw.items()
+            if place.currency == "USD" and matches_filter(match, attributions[place.attribution])
+        )
+        return sum(sums_of)
+
+    hers, nobodys = (ResourceFilter(owners=(owner,)) for owner in ("ada", ""))
+    with SpendingReader(url, rules=RULES) as books:
+        past = books.load_past_hours(until, [(one, "USD") for one in (MATCH_ALL, hers, nobodys)])
+        assert not any(books.load_past_hours(until, [(MATCH_ALL, "EUR")])[MATCH_ALL, "EUR"].costs)
+    sums = {match: sum(one.costs) for (match, _), one in past.items()}
+    for match, expected in sums.items():  # a minimum of a minute is not spread evenly over its span
+        assert expected == pytest.approx(asked(url, partial(sum_closed, match=match)), rel=0.01, abs=5 * 10**7)
+    for day in range(0, hours // 24 * 24, 24):
+        everything, *parts = (sum(one.costs[-24 - day :][:24]) for one in past.values())
+        assert sum(parts) == pytest.approx(everything, rel=0.02, abs=5 * 10**7)
+
+
+def test_a_span_that_began_before_a_period_fills_its_first_hours(fresh: Callable[[], str]) -> None:
+    url = fresh()
+    find_late(url)  # it ran for 30 hours from START on, at $2 an hour
+    running, rows = asked(url, lambda ask: load_hours(ask, to_micros(START) // HOUR_US + 10, 2**40, "USD"))
+    assert running == pytest.approx(2 * 10**9, rel=0.01)
+    assert sum(step for _, _, step in rows) == -running

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from costguard.budgets.spend_forecast import WEEKS, SpendForecast
 from costguard.reporting.statement.groups import CostGroup, CurrencySums
 from costguard.reporting.statement.savings import Savings
 from costguard.reporting.statement.sections import PreviousPeriod, StoppedDiskCost
@@ -61,12 +62,13 @@ def test_what_was_spent_stands_with_its_bounds_and_each_currency_by_itself() -> 
     ]
 
 
+AHEAD = SpendForecast(total=money("150", "150", "200"), if_unchanged=money("900", "900", "900"), basis=WEEKS)
+
+
 def test_a_running_period_says_so_far_and_what_it_comes_to() -> None:
-    running = replace(SPENT, as_of=datetime(2026, 10, 20, tzinfo=UTC), forecast=(money("150", "150", "200"),))
+    running = replace(SPENT, as_of=datetime(2026, 10, 20, tzinfo=UTC), forecast=(AHEAD,))
     assert of(running, "Spent so far").text == "$100.00"
-    assert of(running, "Forecast at the current burn") == HeadlineFigure(
-        name="Forecast at the current burn", text="$150.00", note="between $150.00 and $200.00"
-    )
+    assert of(running, "Forecast") == HeadlineFigure(name="Forecast", text="$150.00", note="between $150.00 and $200.00")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_what_may_bill_unheard_stands_in_the_high_end_of_the_forecast_and_in_not
     found = asked(off, spending=[spent(money("0", "0", "120"))])
     assert found.usd.burn.stated == Money.parse("0")
     assert not found.usd.burn.unknown
-    assert found.usd.forecast == money("0", "0", str(120 + 2 * (9 * 24 + 12)))
+    assert found.usd.ahead.if_unchanged == money("0", "0", str(120 + 2 * (9 * 24 + 12)))
     assert [one.hourly for one in list_burns([off], NOW)] == [money("0", "0", "2")]
 
 
@@ -64,7 +64,7 @@ def test_the_forecast_is_the_month_to_date_and_the_burn_to_its_end() -> None:
     found = asked(live("i-1", meter(2 * DOLLAR)), spending=[spent(money("90", "100", "120"))])
     assert found.usd.to_date == money("90", "100", "120")
     left = 9 * 24 + 12
-    assert found.usd.forecast == money(str(90 + 2 * left), str(100 + 2 * left), str(120 + 2 * left))
+    assert found.usd.ahead.if_unchanged == money(str(90 + 2 * left), str(100 + 2 * left), str(120 + 2 * left))
 
 
 def test_the_forecast_is_what_an_open_span_will_have_cost() -> None:
@@ -72,21 +72,21 @@ def test_the_forecast_is_what_an_open_span_will_have_cost() -> None:
     month = find_month(NOW, UTC)
     now_us, end_us = ((t - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for t in (NOW, month.end))
     ahead = sum(compute_amounts(span, now_us, end_us)[1] for span in resource.open)
-    assert asked(resource).usd.forecast.expected.nano == ahead
+    assert asked(resource).usd.ahead.if_unchanged.expected.nano == ahead
 
 
 def test_a_price_that_nobody_stated_is_not_in_the_burn_and_bounds_the_forecast() -> None:
     found = asked(live("i-1", meter(DOLLAR)), live("i-2", unpriced(16 * DOLLAR)))
     assert (found.usd.burn.stated, found.usd.burn.unstated) == (Money.parse(1), Money.parse(16))
     assert found.usd.burn.bounds == money("1", "9", "17")
-    assert (found.usd.forecast.low, found.usd.forecast.high) == (Money.parse(228), Money.parse(17 * 228))
+    assert (found.usd.ahead.if_unchanged.low, found.usd.ahead.if_unchanged.high) == (Money.parse(228), Money.parse(17 * 228))
 
 
 def test_an_absent_resource_burns_nothing_and_may_cost_what_it_did() -> None:
     gone = live("i-1", meter(2 * DOLLAR), absent_at=at(21, 11))
     found = asked(gone)
     assert found.usd.burn.stated == Money.parse(0)
-    assert found.usd.forecast == money("0", "0", str(2 * 228))
+    assert found.usd.ahead.if_unchanged == money("0", "0", str(2 * 228))
     assert found.resources[0].state == "absent"
     assert [burn.hourly for burn in list_burns([gone], NOW)] == [money("0", "0", "2")]
 
@@ -100,7 +100,7 @@ def test_currencies_are_never_added() -> None:
     assert (found.usd.burn.stated, found.usd.to_date) == (Money.parse(1), money("7"))
     chf, eur = found.others
     assert (chf.currency, chf.burn.stated.nano, chf.to_date) == ("CHF", 0, money("9", currency="CHF"))
-    assert eur.forecast == money(str(4 + 3 * 228), currency="EUR")
+    assert eur.ahead.if_unchanged == money(str(4 + 3 * 228), currency="EUR")
 
 
 def test_the_part_of_the_month_at_unstated_prices_is_kept_apart() -> None:
@@ -142,4 +142,4 @@ def test_a_month_that_is_over_is_not_forecast_further() -> None:
     found = build_fleet_status(
         at=NOW, month=month, zone=UTC, spending=[spent(money("7"), hours=HOUR_US)], live=[live("i", meter(DOLLAR))], scopes=[]
     )
-    assert found.usd.forecast == money("7")
+    assert found.usd.ahead.if_unchanged == money("7")

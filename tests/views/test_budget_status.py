@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from costguard.budgets.budget import MONTH, Budget
 from costguard.budgets.budget_status import BudgetStatus
+from costguard.budgets.spend_forecast import WEEKS
 from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval
 from costguard.views.budget_status import build_budget_table
@@ -27,6 +28,8 @@ STANDING = BudgetStatus(
     burn=exact("10"),
     holds=Money.parse("20"),
     forecast=exact("199"),
+    if_unchanged=exact("250"),
+    basis=WEEKS,
     fraction=Fraction(3, 4),
     pace=None,
     time_to_cap_hours=Fraction(5),
@@ -41,7 +44,7 @@ def test_the_table_has_the_worst_case_only_where_it_was_asked_for() -> None:
 
 
 def test_a_row_has_the_tone_of_its_budget() -> None:
-    over = replace(STANDING, fraction=Fraction(5, 4))
+    over = replace(STANDING, spent=exact("250"), fraction=Fraction(5, 4))
     calm = replace(STANDING, time_to_cap_hours=None, pace=Fraction(0), forecast=exact("160"))
     tones = build_budget_table((over, STANDING, calm), None, NOON).tones
     assert tones[0] == OVER

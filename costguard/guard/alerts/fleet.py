@@ -33,7 +33,7 @@ from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, ScopeKey
-from costguard.values.text_format import format_gpus, format_length, format_near_time, format_scope
+from costguard.values.text_format import format_gpus, format_length, format_near_time, format_scope, is_wide
 
 PROVIDER_DOWN_AFTER = timedelta(minutes=15)
 URL_PATTERN = re.compile(r"https?://\S+")
@@ -241,7 +241,7 @@ def build_budget_alert(standing: BudgetStatus, *, says: Sequence[str], at: datet
 
     `short`: why the limits are too narrow for its hard cap; "" if they are not.
     """
-    subject, spent = f"budget {standing.budget.name}", _format_spent(standing, standing.spent.high)
+    subject = f"budget {standing.budget.name}"
     facts = (
         ("per hour", format_alert_rate(_get_burn_rate(standing))),
         ("why", "; ".join(says)),
@@ -252,7 +252,7 @@ def build_budget_alert(standing: BudgetStatus, *, says: Sequence[str], at: datet
         topic=f"budget:{standing.budget.name}",
         subject=subject,
         severity=WARNING,
-        what=f"{subject}: {spent} spent",
+        what=f"{subject}: {_describe_spent(standing)}",
         at=at,
         facts=facts,
         condition=f"warning of {subject}",
@@ -290,12 +290,19 @@ def build_hard_cap_alert(foresight: CapForecast, *, at: datetime, short: str = "
         topic=f"budget:{standing.budget.name}",
         subject=f"budget {standing.budget.name}",
         severity=PAGE,
-        what=f"{subject}: {_format_spent(standing, standing.spent.low)} spent",
+        what=f"{subject}: {'at least ' if is_wide(standing.spent) else ''}{_format_spent(standing, standing.spent.low)} spent",
         at=at,
         facts=facts,
         stage=1,
         condition=subject,
     )
+
+
+def _describe_spent(standing: BudgetStatus) -> str:
+    low, expected, high = (format_alert_sum(end) for end in (standing.spent.low, standing.spent.expected, standing.spent.high))
+    if not is_wide(standing.spent):
+        return f"{_format_spent(standing, standing.spent.expected)} spent"
+    return f"between {low} and {high} of {format_alert_sum(standing.budget.cap)} spent ({expected} expected)"
 
 
 def _format_spent(standing: BudgetStatus, spent: Money) -> str:

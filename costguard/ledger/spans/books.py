@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -24,6 +24,7 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from costguard.bills.drift import ReconciliationRecord
+from costguard.budgets.spend_forecast import Part, PastHours
 from costguard.ledger.db.codecs import NanoAmounts, Query, SqlRow, decode_optional_instant, decode_span, split_batches
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.rows import IDS, read_batches
@@ -37,6 +38,7 @@ from costguard.ledger.spans.correction_parts import (
     select_corrected,
     select_corrected_span,
 )
+from costguard.ledger.spans.hourly import load_past_hours
 from costguard.ledger.spans.scope_state import (
     ScopeRecord,
     find_last_observation,
@@ -119,6 +121,11 @@ class SpendingReader:
             for spans in self._load_unobserved(ask, books, as_of).values():
                 sums.add_unobserved(period, spans)
             return sums.build_spending()
+
+    def load_past_hours(self, at: datetime, parts: Collection[Part]) -> dict[Part, PastHours]:
+        """Return what closed spans cost in the whole hours before `at`, for each filter and currency of `parts`."""
+        with self._reader.snapshot() as ask:
+            return load_past_hours(ask, to_micros(at) // HOUR_US, parts)
 
     def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
         """Yield the charge items that `load_spending` sums, resource by resource.

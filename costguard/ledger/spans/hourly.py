@@ -1,4 +1,4 @@
-"""What closed spans cost by hour (UTC), for the chart of the burn: written with the daily sums, from the same spans.
+"""What closed spans cost by hour (UTC), for forecasts and for the chart of the burn: written with the daily sums.
 
 Each span's expected cost is spread evenly over it. A row of `hourly` holds what spans cost in the hours that they fill in part
 (`cost`), and by how much the cost of whole hours changes with that hour (`step`): so a span takes at most three rows, however
@@ -14,18 +14,25 @@ spans end in the same hour rarely wait for each other's row. Readers add the lan
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from zlib import crc32
 
-from sqlalchemy import func
+from sqlalchemy import bindparam, func
+from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
+from costguard.budgets.budget import MATCH_ALL, matches_filter
+from costguard.budgets.spend_forecast import DAY_HOURS, WEEK_HOURS, WEEKS_BACK, Part, PastHours
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.db.rows import RowSums
-from costguard.ledger.tables.rollups import HourlyRow
+from costguard.ledger.db.rows import IDS, RowSums, read_batches
+from costguard.ledger.spans.correction_parts import Rows
+from costguard.ledger.spans.scope_state import load_attributions
+from costguard.ledger.tables.rollups import DailyRow, HourlyRow
 from costguard.metering.span import Span
 from costguard.values.instant import HOUR_US, from_micros, to_micros
+from costguard.values.money import NANO
+from costguard.values.resource import Attribution
 
 LANES = 16
 """So many rows an hour has at most: of two accounts that write at once one in 16 pairs meets; more make `hourly` larger."""
@@ -71,12 +78,66 @@ def split_by_hour(start_us: int, end_us: int, expected: int) -> list[tuple[int, 
 
 
 def load_hours(ask: Query, first: int, last: int, currency: str) -> tuple[int, list[tuple[int, int, int]]]:
-    """Return the nano-units that fill the hour before `first` whole, and (hour, cost, step) of the hours in [first, last)."""
+    """Return the nano-units that fill the hour before `first` whole, and (hour, cost, step) of the hours in [first, last).
+
+    The steps of a closed span add up to 0, so those from `first` on say what fills the hour before it.
+    """
     hour, in_currency = col(HourlyRow.hour), col(HourlyRow.currency) == currency
-    steps = select(func.coalesce(func.sum(HourlyRow.step), 0)).where(in_currency, hour < first)
+    steps = select(func.coalesce(func.sum(HourlyRow.step), 0)).where(in_currency, hour >= first)
     sums = select(HourlyRow.hour, func.sum(HourlyRow.cost), func.sum(HourlyRow.step)).where(in_currency, hour >= first)
     rows = ask(sums.where(hour < last).group_by(hour).order_by(hour))
-    return int(ask(steps)[0]), [(int(hour), int(cost), int(step)) for hour, cost, step in rows]
+    return -int(ask(steps)[0]), [(int(hour), int(cost), int(step)) for hour, cost, step in rows]
+
+
+def load_past_hours(ask: Query, last: int, parts: Iterable[Part]) -> dict[Part, PastHours]:
+    """Return what closed spans cost in the hours before `last`, for each filter and currency of `parts`."""
+    past, totals = dict[Part, PastHours](), dict[str, PastHours]()
+    attributions = dict[int, Attribution]()
+    for match, currency in parts:
+        total = totals[currency] = totals.get(currency) or _load_total_hours(ask, last, currency)
+        if match != MATCH_ALL:
+            attributions = attributions or load_attributions(ask)
+            numbers = [number for number, one in attributions.items() if matches_filter(match, one)]
+            total = _load_part_of_hours(ask, total, currency, numbers)
+        past[match, currency] = total
+    return past
+
+
+def _load_total_hours(ask: Query, last: int, currency: str) -> PastHours:
+    """Return what closed spans cost in the hours before `last`, as far back as forecasts look, from a midnight (UTC) on."""
+    first = (last - WEEKS_BACK * WEEK_HOURS) // DAY_HOURS * DAY_HOURS
+    running, rows = load_hours(ask, first, last, currency)
+    costs = [0] * (last - first)
+    changes = {hour: (cost, step) for hour, cost, step in rows}
+    for hour in range(first, last):
+        cost, step = changes.get(hour, (0, 0))
+        running += step
+        costs[hour - first] = running + cost
+    return PastHours(first=first, costs=tuple(costs))
+
+
+def _load_part_of_hours(ask: Query, past: PastHours, currency: str, attributions: Sequence[int]) -> PastHours:
+    """Return the part of `past` that spans of `attributions` cost: the daily sums, spread over their day as `past` is."""
+    days = defaultdict[int, int](int)
+    first = past.first // DAY_HOURS
+    for day, units, nano in read_batches(ask, _sum_days(), attributions, first=first, currency=currency):
+        days[day] += int(units) * NANO + int(nano)
+    costs = [0] * len(past.costs)
+    for day, nano in days.items():
+        start = day * DAY_HOURS - past.first
+        hours = past.costs[start : start + DAY_HOURS]
+        total = sum(hours)
+        for place, cost in enumerate(hours, start):
+            costs[place] = nano * cost // total if total else nano // len(hours)
+    return PastHours(first=past.first, costs=tuple(costs))
+
+
+@cache
+def _sum_days() -> Rows:
+    day, nano = col(DailyRow.day), col(DailyRow.expected)
+    sums = select_columns(day, func.sum(nano // NANO), func.sum(nano - nano // NANO * NANO)).group_by(day)
+    within = sums.where(day >= bindparam("first"), col(DailyRow.currency) == bindparam("currency"))
+    return within.where(col(DailyRow.attribution_id).in_(IDS))
 
 
 def check_hours(ask: Query, added: HourlyRollup) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from costguard.bills.drift import ReconciliationRecord
+from costguard.budgets.spend_forecast import SpendForecast
 from costguard.metering.inventory import UncoveredScope
 from costguard.metering.spending import ScopeCoverage, Spending
 from costguard.reporting.statement.groups import CurrencySums
@@ -14,7 +15,6 @@ from costguard.reporting.statement.history import CostByDay, WeeklyBurn
 from costguard.reporting.statement.savings import Savings
 from costguard.reporting.statement.sections import PreviousPeriod, PriceSourceCost, QuotedRun, StoppedDiskCost, TopResource
 from costguard.values.calendar import Period
-from costguard.values.money import MoneyInterval
 from costguard.values.resource import ScopeKey
 
 
@@ -43,7 +43,7 @@ class Statement:
     scopes: int = 0
     misdated: tuple[ScopeCoverage, ...] = ()
     before: PreviousPeriod | None = None
-    forecast: tuple[MoneyInterval, ...] = ()
+    forecast: tuple[SpendForecast, ...] = ()
     spenders: tuple[TopResource, ...] = ()
     rest: StoppedDiskCost = field(default_factory=StoppedDiskCost)
     saved: Savings = field(default_factory=Savings)

@@ -43,7 +43,7 @@ from costguard.guard.run_facts import UNDONE_COUNTS_FOR, GuardRun, StartHistory,
 from costguard.guard.signals import HUNG, SAMPLE_LOOKBACK, SampleColumns
 from costguard.metering.spending import LiveResource
 from costguard.services.guarding.guard_inputs import PollResults
-from costguard.services.guarding.status import load_budget_statuses
+from costguard.services.guarding.status import list_planned_stops, load_budget_statuses
 from costguard.services.poll.ports import GuardRecords
 from costguard.values.instant import to_micros
 from costguard.values.money import Money, PrepaidBalance, Rate
@@ -137,7 +137,14 @@ def build_guard_snapshot(
     return GuardSnapshot(
         now=now,
         live=live,
-        standings=load_budget_statuses(books=books, budgets=rules.budgets, holds=holds, live=live, now=now),
+        standings=load_budget_statuses(
+            books=books,
+            budgets=rules.budgets,
+            holds=holds,
+            live=live,
+            now=now,
+            ends=list_planned_stops(live, overrides, now),
+        ),
         samples=lookback.read(records, now),
         known=records.load_first_polls([one.observation.key for one in live]),
         protections=records.load_protections(),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.budgets.budget import Budget, find_budget_period
+from costguard.budgets.budget import MATCH_ALL, Budget, find_budget_period
 from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
 from costguard.budgets.hold import Hold, list_unlisted_spending, sum_open_holds
+from costguard.budgets.spend_forecast import PastHours
 from costguard.guard.action_intents import Intent
-from costguard.metering.burn import compute_hourly_burn, list_burns
-from costguard.metering.spending import LiveResource, ScopeCoverage
+from costguard.guard.overrides import Override
+from costguard.guard.timed_stops import get_due_time, index_timed_stops, select_timed_stop
+from costguard.metering.burn import AttributedBurn, compute_hourly_burn, list_burns
+from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
 from costguard.reporting.status import (
     SCOPE_STALE_AFTER,
     CurrencyOutlook,
@@ -42,21 +45,25 @@ def build_status(
     balances: Sequence[PrepaidBalance] | None = None,
     stand: Sequence[BudgetStatus] | None = None,
     unreached: Sequence[ScopeCoverage] = (),
+    ends: Mapping[ResourceKey, datetime] | None = None,
 ) -> FleetStatus:
     """Build the status at `now`, for the month of `zone`.
 
     `holds`: those that may still count. `intents`: open and recent ones. `annotate`: the guard's annotations of live resources.
     `overshoots`: by how much each hard budget could be exceeded at worst. `live`, `stand`: live resources and budget statuses,
     if the caller has them. `balances`: of prepaid accounts; None: not requested. `unreached`: failed scopes of the last poll
-    that the ledger does not know.
+    that the ledger does not know. `ends`: the planned stops.
     """
     month, live = find_month(now, zone), books.load_live(now) if live is None else live
     stand = load_budget_statuses(books=books, budgets=budgets, holds=holds, live=live, now=now) if stand is None else stand
+    spending = books.load_spending(month, now)
     return build_fleet_status(
         at=now,
         month=month,
         zone=zone,
-        spending=books.load_spending(month, now),
+        spending=spending,
+        past=load_past_of(books, spending, list_burns(live, now), now),
+        ends=ends,
         live=live,
         scopes=(*books.list_scopes(), *unreached),
         budgets=stand,
@@ -69,28 +76,60 @@ def build_status(
 
 
 def build_totals(
-    *, books: Books, now: datetime, zone: tzinfo, live: Iterable[LiveResource], unreached: Sequence[ScopeCoverage] = ()
+    *, books: Books, now: datetime, zone: tzinfo, live: Collection[LiveResource], unreached: Sequence[ScopeCoverage] = ()
 ) -> tuple[CurrencyOutlook, tuple[ScopeStatus, ...]]:
     """Return what `build_status` says of dollars and scopes, without a value for each resource."""
     month = find_month(now, zone)
-    burning = (burn for one in live for burn in compute_hourly_burn(one, now))
-    usd, *_ = build_outlooks(now, month, books.load_spending(month, now), burning)
+    burning, lines = (burn for one in live for burn in compute_hourly_burn(one, now)), list_burns(live, now)
+    spending = books.load_spending(month, now)
+    past = load_past_of(books, spending, lines, now)
+    usd, *_ = build_outlooks(now, month, spending=spending, burning=burning, lines=lines, past=past)
     return usd, build_scope_statuses((*books.list_scopes(), *unreached), now, SCOPE_STALE_AFTER)
 
 
+def load_past_of(
+    books: Books, spending: Iterable[Spending], burns: Iterable[AttributedBurn], now: datetime
+) -> dict[str, PastHours]:
+    """Return the past hours of each currency in which something was spent or bills, for the forecast of all of it."""
+    currencies = {part.money.low.currency for part in spending} | {one.hourly.low.currency for one in burns}
+    past = books.load_past_hours(now, [(MATCH_ALL, currency) for currency in sorted(currencies)])
+    return {currency: one for (_, currency), one in past.items()}
+
+
+def list_planned_stops(
+    live: Iterable[LiveResource], overrides: Iterable[Override], now: datetime
+) -> dict[ResourceKey, datetime]:
+    """Return when people planned to stop machines."""
+    planned = index_timed_stops(overrides, now)
+    stops = {one.observation.key: select_timed_stop(one.observation, planned) for one in live} if planned else {}
+    return {key: get_due_time(plan) for key, plan in stops.items() if plan}
+
+
 def load_budget_statuses(
-    *, books: Books, budgets: Iterable[Budget], holds: Sequence[Hold], live: Iterable[LiveResource], now: datetime
+    *,
+    books: Books,
+    budgets: Iterable[Budget],
+    holds: Sequence[Hold],
+    live: Iterable[LiveResource],
+    now: datetime,
+    ends: Mapping[ResourceKey, datetime] | None = None,
 ) -> tuple[BudgetStatus, ...]:
-    """Return the status of each budget, in the given order. Budgets of one period share one query."""
+    """Return the status of each budget, in the given order. Budgets of one period share one query. `ends`: planned stops."""
     budgets = tuple(budgets)
-    burns = list_burns(live, now) if budgets else ()
+    burns = list_burns(live, now, ends) if budgets else ()
+    past = books.load_past_hours(now, {(one.match, one.cap.currency) for one in budgets}) if budgets else {}
     spent = {
         period: [*books.load_spending(period, now), *list_unlisted_spending(holds, period)]
         for period in dict.fromkeys(find_budget_period(budget, now) for budget in budgets)
     }
     return tuple(
         compute_budget_status(
-            budget, spent[find_budget_period(budget, now)], burns, holds=sum_open_holds(budget, holds, now), now=now
+            budget,
+            spent[find_budget_period(budget, now)],
+            burns,
+            holds=sum_open_holds(budget, holds, now),
+            now=now,
+            past=past[budget.match, budget.cap.currency],
         )
         for budget in budgets
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not pay for importing them
+    from costguard.budgets.spend_forecast import Part, PastHours
     from costguard.guard.action_intents import Intent
     from costguard.guard.alerts.alert import DeliveryResult, NoticeDelivery, Notification
     from costguard.guard.escalation import HookRun
@@ -73,6 +74,9 @@ class Books(Protocol):
 
     def load_spending(self, period: Period, as_of: datetime) -> list[Spending]:
         """Return the sums of `period` as known at `as_of`."""
+
+    def load_past_hours(self, at: datetime, parts: Collection[Part]) -> dict[Part, PastHours]:
+        """Return what closed spans cost in the whole hours before `at`, for each filter and currency of `parts`."""
 
     def load_live(self, as_of: datetime) -> list[LiveResource]:
         """Return every resource that is not known to have ended."""

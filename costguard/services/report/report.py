@@ -6,14 +6,15 @@ Sections: top resources, waste, previous period, savings, forecast, chart data.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
+from costguard.budgets.spend_forecast import NO_PAST, SpendForecast, forecast_spend
 from costguard.guard.grouping import GroupKey, find_group
 from costguard.metering.billing import BillingRule, get_billing_rule
-from costguard.metering.burn import forecast_period
+from costguard.metering.burn import list_line_burns
 from costguard.metering.inventory import POLL_AHEAD_MAX, UncoveredScope, find_uncovered_scopes
 from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import Observation
@@ -47,10 +48,11 @@ from costguard.reporting.statement.waste import (
     sum_waste,
     sum_waste_by_day,
 )
+from costguard.services.guarding.status import load_past_of
 from costguard.services.poll.ports import Books
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
-from costguard.values.money import Money, MoneyInterval
+from costguard.values.money import Money, sum_intervals
 from costguard.values.resource import RUNNING, ScopeKey
 from costguard.values.sample import GPU_BUSY_COUNT, GPU_UTIL
 
@@ -283,13 +285,23 @@ def load_savings(accounts: ReportReader, question: ReportQuestion) -> Savings:
 
 
 def forecast_running_period(
-    accounts: ReportReader, spending: Iterable[Spending], question: ReportQuestion
-) -> tuple[MoneyInterval, ...]:
-    """Forecast a running period if the machines running now keep running, as `status` does; empty for other periods."""
+    accounts: ReportReader, spending: Sequence[Spending], question: ReportQuestion
+) -> tuple[SpendForecast, ...]:
+    """Forecast a running period as `status` does, dollars first; empty for other periods."""
     if not question.running:
         return ()
-    parts = [part.money for part in spending]
-    return forecast_period(parts, accounts.load_burning(question.as_of), question.period, question.as_of)
+    burns, now = list_line_burns(accounts.load_burning(question.as_of), question.as_of), question.as_of
+    past = load_past_of(accounts, spending, burns, now)
+    return tuple(
+        forecast_spend(
+            sum_intervals((part.money for part in spending if part.money.low.currency == currency), currency),
+            past.get(currency, NO_PAST),
+            [one for one in burns if one.hourly.low.currency == currency],
+            now=now,
+            left=question.period.end - now,
+        )
+        for currency in ("USD", *sorted({*past} - {"USD"}))
+    )
 
 
 def load_chart_data(accounts: ReportReader, question: ReportQuestion) -> tuple[CostByDay | None, WeeklyBurn | None]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import CostguardError, InputError
 from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.overrides import FREEZE, is_override_open
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.holds import load_counting_holds
-from costguard.reporting.status import FleetStatus, annotate_resources, forecast_overshoots
+from costguard.reporting.status import FleetStatus, annotate_resources, bound_by_hard_caps, forecast_overshoots
 from costguard.services import CommandAnswer
 from costguard.services.guarding.guard_inputs import PollResults, build_guard_config, read_measurement_lags
 from costguard.services.guarding.guard_snapshot import (
@@ -24,7 +25,7 @@ from costguard.services.guarding.guard_snapshot import (
     read_previous_runs,
 )
 from costguard.services.guarding.run_view import decode_run_view, explain_unfit_run, list_unasked_providers
-from costguard.services.guarding.status import build_status
+from costguard.services.guarding.status import build_status, list_planned_stops
 from costguard.services.report import ledger_answers
 from costguard.services.report.ledger_answers import choose_zone, open_books
 from costguard.settings import Settings, read_settings, resolve_ledger_url
@@ -144,9 +145,13 @@ def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: P
             unreached=latest_look.unreached
             if latest_look
             else list_unasked_providers(settings.providers, books.list_scopes(), now),
+            ends=list_planned_stops(snapshot.live, snapshot.wishes, now),
             annotate=lambda _: annotate_resources(rules, snapshot),
             overshoots=lambda *_: view.overshoots if view else forecast_overshoots(rules, snapshot, latest.handling),
         )
+        is_frozen = any(one.what == FREEZE and is_override_open(one, now) for one in snapshot.wishes)
+        if view and not is_frozen:  # a guard acts on them
+            status = bound_by_hard_caps(status)
         if reader.where.path is None:  # watchdogs share no file
             from costguard.services.report.watchdog_shares import load_watchdog_shares
 
