@@ -193,6 +193,7 @@ _PROVIDER_COLUMNS = ("ServiceProviderName", "ProviderName", "HostProviderName", 
 _NEEDED = ("ChargePeriodStart", "ChargePeriodEnd", "BillingCurrency", "ChargeCategory")
 
 
+@lru_cache(maxsize=4096)
 def fold_column(name: str) -> str:
     """Return the name of a column without case and underscores."""
     return name.lower().replace("_", "")
@@ -367,6 +368,7 @@ _WORDS = (
 """Words of usage types, meters and FOCUS's own service categories, in the order of trial within one column."""
 
 
+@lru_cache(maxsize=4096)
 def classify_charge(category: str, *terms: str) -> str:
     """Return the kind of charge of a row.
 

@@ -20,6 +20,9 @@ INVOICED = ", invoiced"
 """How the source of a line ends whose row states the number of its invoice."""
 CHARGES = (COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX)
 
+OF_USAGE = (COMPUTE, STORAGE, ADDRESS, TRAFFIC)
+"""Charges whose lines are invoiced after their month; purchases and taxes are within it."""
+
 LARGEST_LINE, LEAST_EXPONENT = Decimal(10**9), -100
 """A billion of any currency in one line: more is a slip. 64 bits hold nine times as much in nano-units."""
 

@@ -191,6 +191,7 @@ def read_cur_row(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
         statement=STATEMENT,
         description=to_one_line(text("lineitemlineitemdescription") or usage),
     )
+    about.tally.add_invoiced(line.amount.currency, _parse_cost(record.get(columns.get(NEEDED[3], "")), NEEDED[3]))
     amounts = (sign * _parse_cost(record.get(columns.get(name, "")), name) for name, sign in costs)
     yield line, sum(amounts, Decimal(0))
 

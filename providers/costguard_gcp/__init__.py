@@ -49,7 +49,7 @@ MANIFEST = ProviderManifest(
         "volumes": "persistent disks, Hyperdisk and static addresses",
         "offers": "GPU machine types at list and spot prices, whole GPUs only; without information on capacity",
         "utilization": "Cloud Monitoring: CPU always; GPU with the Ops Agent, without it on A3 Mega, A3 Ultra and A4",
-        "bill": "from a FOCUS export: focus_export",
+        "bill": "from an export of BigQuery (FOCUS, standard or detailed): focus_export",
         "stop": "local SSD is lost, and only with consent",
         "terminate": "with the disks that are set to go with the machine; never against deletion protection",
         "start": "stopped machines that nothing replaces; the zone may have no capacity",
@@ -65,7 +65,7 @@ MANIFEST = ProviderManifest(
             name="impersonate", told="the service account to act as", example='"costguard@my-project.iam.gserviceaccount.com"'
         ),
         ProviderSetting(name="anonymous", kind=FLAG_SETTING, told="send no credentials (tests)"),
-        ProviderSetting(name="focus_export", told="FOCUS export files: a path, a folder or a pattern"),
+        ProviderSetting(name="focus_export", told="files of a billing export: a path, a folder or a pattern"),
         ProviderSetting(name="timeout_s", kind=WHOLE_SETTING, told="seconds for one poll of a project", example="60"),
         ProviderSetting(name="api_endpoint", told="base address of Compute Engine; the other services use it too"),
         ProviderSetting(name="monitoring_endpoint", told="base address of Cloud Monitoring"),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the SDK is imported when it is asked
     from costguard_gcp.monitoring import UtilizationReader
 
 SCOPE = "project"
-NO_BILL = "no bill: name a FOCUS export of BigQuery in [providers.gcp] focus_export"
+NO_BILL = "no bill: name an export of BigQuery in [providers.gcp] focus_export"
 MOST_PAGES = 50
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from costguard.errors import InputError
 from costguard.services.poll.bill_files import list_installed_kinds, open_bill
-from tests.cli.test_reconcile_files import INVOICES, lab, lines, row, text
+from tests.cli.test_reconcile_files import CUR, INVOICES, lab, lines, row, text
 from tests.conftest import Command, Ran
 
 __all__ = ["lab"]  # a fixture
@@ -200,6 +200,13 @@ def test_what_was_invoiced_stands_beside_what_is_amortised_with_a_total(lab: Cal
     assert total.split()[1:5] == ["2", "-", "$2.60", "$1.00"]
 
 
+def test_a_cur_states_what_was_invoiced_before_a_savings_plan_covers_it(lab: Callable[..., Ran]) -> None:
+    covered = CUR | {"lineItem/LineItemType": "SavingsPlanCoveredUsage", "savingsPlan/SavingsPlanEffectiveCost": "60"}
+    negation = CUR | {"lineItem/LineItemType": "SavingsPlanNegation", "lineItem/UnblendedCost": "-98.32"}
+    one = read(lab(text([covered, negation]), "--json"))
+    assert (one["amount"], one["invoiced"]) == ({"USD": "60.00"}, {"USD": "0.00"})
+
+
 def test_a_total_below_zero_is_said(lab: Callable[..., Ran]) -> None:
     ran = lab(text([row(ChargeCategory="Credit", EffectiveCost="-3", BilledCost="-3")]), "--json")
     assert any("its total is negative, -$3.00" in note for note in ran.data["notes"])
@@ -228,9 +235,10 @@ def test_a_draft_that_was_copied_late_does_not_replace_what_was_invoiced(
 def test_a_row_that_is_invoiced_before_its_month_closes_makes_no_draft_of_the_others(
     lab: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    lab(text([row(**INVOICE), row(1, **DRAFT)]))
-    later = lab(text([row(**INVOICE), row(1, **DRAFT), row(2, **DRAFT)]), "--json")
-    assert (later.data["imports"][0]["added"], len(lines(tmp_path))) == (1, 3)
+    purchase = row(ChargeCategory="Purchase", ResourceId="", **INVOICE)
+    lab(text([purchase, row(1, **DRAFT)]))
+    piece = lab(text([row(1, **DRAFT), row(2, **DRAFT)]), "--json")
+    assert (piece.data["imports"][0]["added"], len(lines(tmp_path))) == (1, 3)
 
 
 def test_a_bill_of_two_currencies_or_of_somebody_else_is_refused_with_its_line(lab: Callable[..., Ran], tmp_path: Path) -> None:

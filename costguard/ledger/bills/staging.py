@@ -16,14 +16,14 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Column, MetaData, Select, Table, bindparam, case, create_engine, func, inspect, select
+from sqlalchemy import Column, MetaData, Select, Table, and_, bindparam, case, create_engine, func, inspect, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.types import Integer, LargeBinary, Text
 
 from costguard.bills.bill_files import BillLinePart
-from costguard.bills.bill_line import CREDIT, INVOICED, TAX, BillLine
+from costguard.bills.bill_line import CREDIT, INVOICED, OF_USAGE, TAX, BillLine
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.tables.bills import LINE_KEY_NAMES, BillLineRow
 from costguard.values.instant import to_micros
@@ -110,11 +110,12 @@ class StagedStatement:
         return [(statement, bill) for statement, bill in self._ask(bills.order_by(_LINE.c.statement, _LINE.c.bill))]
 
     def count_invoiced(self, provider: str) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return (statement, bill) -> the number of its lines, and of those with the number of an invoice."""
-        invoiced = func.sum(case((_LINE.c.source.endswith(INVOICED), 1), else_=0))
-        counts = select(_LINE.c.statement, _LINE.c.bill, func.count(), invoiced).group_by(_LINE.c.statement, _LINE.c.bill)
-        rows = self._ask(counts.where(_LINE.c.provider == provider, _LINE.c.bill != ""))
-        return {(statement, bill): (lines, own) for statement, bill, lines, own in rows}
+        """Return (statement, bill) -> the number of its lines without an invoice, and of those of usage with one."""
+        invoiced = _LINE.c.source.endswith(INVOICED)
+        counts = (func.sum(case((one, 1), else_=0)) for one in (~invoiced, and_(invoiced, _LINE.c.charge.in_(OF_USAGE))))
+        bills = select(_LINE.c.statement, _LINE.c.bill, *counts).group_by(_LINE.c.statement, _LINE.c.bill)
+        rows = self._ask(bills.where(_LINE.c.provider == provider, _LINE.c.bill != ""))
+        return {(statement, bill): (open_lines, final) for statement, bill, open_lines, final in rows}
 
     def list_accounts(self, provider: str) -> set[tuple[str, str]]:
         """Return (account, statement) of the lines that belong to no such bill."""

@@ -27,7 +27,7 @@ from sqlalchemy import and_, bindparam, func, insert, tuple_, update
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
-from costguard.bills.bill_line import INVOICED, BillImport
+from costguard.bills.bill_line import INVOICED, OF_USAGE, BillImport
 from costguard.bills.drift import DriftPart, DriftResult
 from costguard.errors import CostguardError, shorten
 from costguard.guard.alerts.alert import Notification
@@ -266,16 +266,17 @@ def _import_statement(
 def _list_drafts(ask: Query, staged: StagedStatement, provider: str) -> tuple[str, ...]:
     """Return how the lines of those bills begin that are drafts of one that the ledger has as invoiced.
 
-    A draft has lines without an invoice, and fewer with one than the ledger: whenever it was copied, it is older.
+    A draft has lines without an invoice, and fewer of usage with one than the ledger: whenever it was copied, it is older.
     """
     drafts = list[str]()
-    for (statement, bill), (lines, invoiced) in staged.count_invoiced(provider).items():
+    for (statement, bill), (open_lines, invoiced) in staged.count_invoiced(provider).items():
         stored = select(func.count()).where(
             *(col(BillLineRow.provider) == provider, col(BillLineRow.statement) == statement),
             *(col(BillLineRow.replaced_us).is_(None), col(BillLineRow.source).endswith(INVOICED)),
+            col(BillLineRow.charge).in_(OF_USAGE),
             func.substr(BillLineRow.line_id, 1, len(bill) + 1) == f"{bill}|",
         )
-        if invoiced < lines and invoiced < ask(stored)[0]:
+        if open_lines and invoiced < ask(stored)[0]:
             drafts.append(f"{bill}|")
     return tuple(drafts)
 

@@ -300,10 +300,12 @@ def _deliver_messages(settings: Settings, url: str, now: datetime) -> None:
 def _list_left_out_rows(kinds: BillFileKinds) -> list[str]:
     """Return notes on rows of a FOCUS file of providers that are not installed or were not requested."""
     why = f"--provider asks for {kinds.only}" if kinds.only else "no installed provider has this name (set it with --provider)"
-    return [
-        f"{count} rows of {to_one_line(name)} were left out: {why}"
-        for name, count in kinds.left_out.most_common(LEFT_OUT_SHOWN_MAX)
-    ]
+    first_names, others = (
+        kinds.left_out.most_common()[part] for part in (slice(LEFT_OUT_SHOWN_MAX), slice(LEFT_OUT_SHOWN_MAX, None))
+    )
+    notes = [f"{count} rows of {to_one_line(name)} were left out: {why}" for name, count in first_names]
+    rest = sum(count for _, count in others)
+    return [*notes, f"{rest} rows of {len(others)} more providers were left out: {why}"] if others else notes
 
 
 def _list_foreign_rows(answers: Sequence[BillAnswer]) -> list[str]:
