@@ -207,6 +207,19 @@ def test_a_cur_states_what_was_invoiced_before_a_savings_plan_covers_it(lab: Cal
     assert (one["amount"], one["invoiced"]) == ({"USD": "60.00"}, {"USD": "0.00"})
 
 
+@pytest.mark.parametrize("credited", ["[]", "", "NULL", None])
+def test_a_row_of_the_focus_view_without_credits_is_one_line_of_its_project(
+    lab: Callable[..., Ran], tmp_path: Path, credited: str | None
+) -> None:
+    google: dict[str, Any] = {
+        "ProviderName": "Google Cloud",
+        "SubAccountId": "999988887777",
+        "x_Project": '{"id": "acme", "number": "42"}',
+    }
+    lab(text([row(**google, x_Credits=credited)]))
+    assert [(provider, account) for provider, account, *_ in lines(tmp_path)] == [("gcp", "acme")]
+
+
 def test_a_total_below_zero_is_said(lab: Callable[..., Ran]) -> None:
     ran = lab(text([row(ChargeCategory="Credit", EffectiveCost="-3", BilledCost="-3")]), "--json")
     assert any("its total is negative, -$3.00" in note for note in ran.data["notes"])

@@ -267,8 +267,8 @@ def _read_focus_parts(
 def _parse_structs(record: BillFileRecord) -> BillFileRecord:
     """Return a record with the structs parsed that a CSV has as JSON text (Google's project and credits)."""
     texts = {name: value for name, value in record.items() if fold_column(name) in STRUCT_COLUMNS and isinstance(value, str)}
-    structs = {name: parse_json(text) or text for name, text in texts.items() if looks_like_json(text)}
-    return {**record, **structs} if structs else record
+    structs = {name: parse_json(text) for name, text in texts.items() if looks_like_json(text)}
+    return {**record, **{name: its for name, its in structs.items() if its is not None}} if structs else record
 
 
 def _check_columns(where: str, record: BillFileRecord) -> None:
