@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from costguard_sim.bill import charge_resource
 from costguard_sim.clouds import SimClouds
-from costguard_sim.world import Rate, World, make_world
+from costguard_sim.world import Rate, World, make_world, to_us
 
-from costguard.bills.bill_line import COMPUTE
+from costguard.bills.bill_line import COMPUTE, BillLine
 from costguard.bills.drift import BEYOND, DEFAULT_TOLERANCE, UNSURE, WITHIN, DriftResult
 from costguard.bills.reconciliation import RATE, UNBILLED, UNSEEN
 from costguard.data import ShippedFacts
@@ -20,6 +21,7 @@ from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.metering.billing import DAILY, BillTerms
 from costguard.services.poll.poll import poll_sources
 from costguard.services.report.reconcile import (
     BillAnswer,
@@ -31,7 +33,7 @@ from costguard.services.report.reconcile import (
 )
 from costguard.testing import FakeClock
 from costguard.values.calendar import Period
-from costguard.values.money import parse_exchange_rate
+from costguard.values.money import Money, parse_exchange_rate
 from tests.bills.test_drift import HOURS as HOURS_BILLED
 from tests.bills.test_drift import RATE as PRICE
 from tests.bills.test_drift import bill, day, every, line
@@ -99,6 +101,52 @@ def test_the_bill_of_a_world_that_was_watched_is_within_tolerance(polled: str, w
     assert {one.outcome for one in found.results} == {WITHIN}
     assert causes(found.results) == set()
     assert found.unstated == ()
+
+
+def test_a_bill_of_days_and_months_in_los_angeles_is_the_charges(polled: str, world: World) -> None:
+    """Its days reach over two days in UTC, and its month begins at 07:00 UTC, before which nothing is of it."""
+    now, lines = START + timedelta(hours=HOURS), list[BillLine]()
+    cloud = [one for one in world.resources if one.cloud == "sim-gcp"]
+    for number in range(5):
+        start = datetime(2026, 11, 2, 8, tzinfo=UTC) + number * DAY
+        end = min(start + DAY, now)
+        for resource in cloud if start < now else ():
+            for part in charge_resource(resource, to_us(start), to_us(end)):
+                lines.append(
+                    BillLine(
+                        id=f"{resource.id}/{start}/{part.charge}/{len(lines)}",
+                        provider="sim-gcp",
+                        account=resource.account,
+                        start=start,
+                        end=end,
+                        amount=Money(nano=round(part.amount * 10**9)),
+                        charge=part.charge,
+                        resource_id=resource.id,
+                        statement="Pacific days",
+                    )
+                )
+    pacific = BillTerms(asked=DAILY, step_s=86_400, settles_s=86_400, zone="America/Los_Angeles")
+    rules = {"sim-gcp": replace(RULES["sim-gcp"], bill=pacific)}
+    staged = StagedStatement()
+    staged.add((line, Decimal(0)) for line in lines)
+    with BillStore(polled) as bills:
+        bills.import_statements([GatheredStatement(staged=staged, source="days", stated_at=now)], who="a test", now=now)
+    staged.__exit__(None, None, None)
+    with BillLedgerReader(polled) as books, SpendingReader(polled, rules=RULES) as charges:
+        found = reconcile_bills(
+            bills=books,
+            charges=charges,
+            providers=("sim-gcp",),
+            period=MONTH,
+            now=now,
+            tolerance=DEFAULT_TOLERANCE,
+            missing={},
+            periods={},
+            rules=rules,
+        )
+    (one,) = found.results
+    assert (one.outcome, one.unexplained) == (WITHIN, 0)
+    assert (one.period.start.isoformat(), one.period.length) == ("2026-11-01T07:00:00+00:00", timedelta(hours=721))
 
 
 @pytest.mark.sampled(4, first=2)
