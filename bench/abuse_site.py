@@ -93,7 +93,8 @@ def list_processes(*roots: int) -> Iterator[tuple[int, str]]:
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             kinds = {"watchdog": b"watch" in words, "web": b"serve" in words, "nginx": b"nginx" in words[0]}
-            yield pid, next((kind for kind, fits in kinds.items() if fits), "child")
+            kinds["child"] = any(b"spawn_main" in word for word in words)
+            yield pid, next((kind for kind, fits in kinds.items() if fits), "other")
 
 
 @dataclass

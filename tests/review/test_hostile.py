@@ -13,8 +13,8 @@ from costguard.formats.commands import expand_variables
 from costguard.formats.literals import PythonSource
 from costguard.formats.loading import PYTHON, ConfigFile
 from costguard.services.quote import review
-from costguard.services.quote.review import answer_review, quote_job_file
-from costguard.services.quote.review.limited import run_limited
+from costguard.services.quote.review import FILE_LIMITS, answer_review, quote_job_file
+from costguard.system.child.limited import run_limited
 
 JOB = 'model = "llama-3.1-8b"\nmethod = "qlora"\ntokens = 50e6\n'
 AXOLOTL = "base_model: gpt2\nsequence_len: 2048\nmicro_batch_size: 2\nnum_epochs: 1\nsample_packing: true\n"
@@ -68,7 +68,7 @@ def test_a_child_that_takes_too_much_is_ended_and_gives_nothing() -> None:
         while True:
             pass
 
-    assert [run_limited(compute) for compute in (lambda: 7, take_memory, take_time)] == [7, None, None]
+    assert [run_limited(compute, FILE_LIMITS) for compute in (lambda: 7, take_memory, take_time)] == [7, None, None]
 
 
 def run_git(folder: Path, *words: str) -> None:

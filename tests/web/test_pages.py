@@ -20,10 +20,11 @@ from costguard.services.serving.person_acts import ACTS, PersonActs
 from costguard.services.serving.web_logins import LoginDesk, SessionDesk
 from costguard.services.serving.web_pages import PageServices
 from costguard.settings import resolve_ledger_url
+from costguard.values.web_login import WebSession
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
 from costguard.web.pages.live import LiveRuns
-from costguard.web.pages.room import PageRoom
+from costguard.web.pages.room import COOKIE, PageRoom
 from tests.web.logins import invite
 from tests.web.stations import Station, station
 
@@ -73,6 +74,13 @@ class House:
         reader = Reader(self.app)
         assert reader.log_in(self.invite(role)) == 303
         return reader
+
+    def open_session(self, role: str) -> WebSession:
+        """A session without a browser."""
+        secret = self.open(role).client.cookies[COOKIE]
+        session = SessionDesk(self.book).find_session(secret)
+        assert session is not None
+        return session
 
     def machine(self) -> str:
         return self.services.load_fleet().rows[0].path
@@ -222,10 +230,10 @@ def test_an_open_page_is_told_of_a_guard_run_once_it_is_built_and_its_watcher_en
 
     room = PageRoom(house.services, SessionDesk(house.book), PersonActs(url="", config=None))
     room.services = Services()  # type: ignore[assignment]  # all that a watcher asks
-    live = LiveRuns(room, look_every_s=0.0)
+    live, session = LiveRuns(room, look_every_s=0.0), house.open_session("viewer")
 
     async def follow() -> list[str]:
-        stream, told = live.watch(), []
+        stream, told = live.watch(session), []
         told.append(await anext(stream))
         await live.looked.wait()
         runs.append("two")
@@ -236,6 +244,41 @@ def test_an_open_page_is_told_of_a_guard_run_once_it_is_built_and_its_watcher_en
     assert asyncio.run(follow()) == ["retry: 10000\n\n", "event: run\ndata: two\n\n"]
     assert len(asked) == 3, "told when the fleet was of that run, and not before"
     assert not live.is_watching
+
+
+def test_a_stream_ends_when_its_login_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("costguard.web.pages.live.BEAT_EVERY_S", 0.05)
+    session = house.open_session("viewer")
+    live = LiveRuns(PageRoom(house.services, SessionDesk(house.book), PersonActs(url="", config=None)))
+
+    async def follow() -> list[str]:
+        events = list[str]()
+        async for event in live.watch(session):
+            events.append(event)
+            if len(events) == 3:
+                house.book.revoke_sessions(who="test", now=get_now(), name=session.name)
+        return events
+
+    assert asyncio.run(asyncio.wait_for(follow(), 20))[:3] == ["retry: 10000\n\n", ": beat\n\n", ": beat\n\n"]
+    assert not live.is_watching
+
+
+def test_one_person_cannot_take_every_stream(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("costguard.web.pages.live.STREAMS_A_PERSON", 2)
+    ada, eve = house.open_session("viewer"), house.open_session("operator")
+    live = LiveRuns(PageRoom(house.services, SessionDesk(house.book), PersonActs(url="", config=None)))
+
+    async def open_two() -> list[bool]:
+        streams = [live.watch(eve) for _ in range(2)]
+        for stream in streams:
+            await anext(stream)
+        full = [live.is_full(eve.name), live.is_full(ada.name)]
+        assert [event async for event in live.watch(eve)] == ["retry: 60000\n\n"], "asked before the others were open"
+        for stream in streams:
+            await stream.aclose()
+        return [*full, live.is_full(eve.name)]
+
+    assert asyncio.run(open_two()) == [True, False, False]
 
 
 def test_who_guesses_links_takes_no_lock_of_the_writer(house: House) -> None:

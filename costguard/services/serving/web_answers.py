@@ -32,7 +32,8 @@ def answer_page_report(services: PageServices, query: Mapping[str, str]) -> Docu
     period = {name: query[name] or None for name in ("month", "day", "week", "from", "to") if query.get(name)}
     zone = settings.defaults.timezone
     of, by = parse_report_period(period, now, zone), parse_group_keys(query.get("by") or None)
-    return build_report(settings, of, by=by, zone=zone, now=now, drawn=True)[1]
+    document = build_report(settings, of, by=by, zone=zone, now=now, drawn=True)[1]
+    return replace(document, items=None)  # which are read while a file of them is written: no format of the page is one
 
 
 def export_report(services: PageServices, query: Mapping[str, str], format_name: str) -> tuple[str, str]:

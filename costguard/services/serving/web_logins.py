@@ -148,6 +148,11 @@ class SessionDesk:
         self._note(hashed, now)
         return session
 
+    def is_open(self, session: WebSession) -> bool:
+        """Return whether `session` is still valid, without noting a request."""
+        current = self.book.load_session(session.hash)
+        return current is not None and is_session_valid(current, self._seen.get(session.hash, current.at), self.clock())
+
     def _note(self, hashed: str, now: datetime) -> None:
         with self._lock:
             self._seen[hashed] = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup, escape
 
-from costguard.errors import CostguardError, InputError, to_one_line
+from costguard.errors import CostguardError, InputError, NoAnswerError, to_one_line
 from costguard.guard.policy import LEVELS
 from costguard.renderers.html import draw_charts
 from costguard.renderers.html.markup import PATTERN_DEFINITIONS
@@ -41,8 +41,8 @@ def build_router(room: PageRoom) -> APIRouter:
     async def report(request: Request, reader: PageReader) -> Response:
         query, document, wrong = _read_query(request, PERIODS), None, ""
         try:
-            document = await room.run(web_answers.answer_page_report, services, query)
-        except InputError as error:
+            document = await room.computer.compute(request, reader.name, web_answers.answer_page_report, query)
+        except (InputError, NoAnswerError) as error:
             wrong = str(error)
         return room.render(
             "report.html",
@@ -58,9 +58,9 @@ def build_router(room: PageRoom) -> APIRouter:
 
     @routes.get("/report/export")
     @room.open_to()
-    async def export(request: Request, _: PageReader) -> Response:
+    async def export(request: Request, reader: PageReader) -> Response:
         query, chosen = _read_query(request, PERIODS), request.query_params.get("format", "")
-        text, kind = await room.run(web_answers.export_report, services, query, chosen)
+        text, kind = await room.computer.compute(request, reader.name, web_answers.export_report, query, chosen)
         ending = {"markdown": "md"}.get(chosen, chosen)
         headers = {**HEADERS, "content-disposition": f'attachment; filename="costguard-report.{ending}"'}
         return Response(text, media_type=kind, headers=headers)
@@ -105,7 +105,8 @@ def _add_policies(routes: APIRouter, room: PageRoom) -> None:
         try:
             text = draft_text or await room.run(write_policy_text, services, name)
             if draft_text:
-                tests = await room.run(simulate_policy_change, services, name, draft_text, query.get("since", ""))
+                since = query.get("since", "")
+                tests = await room.computer.compute(request, reader.name, simulate_policy_change, name, draft_text, since)
         except CostguardError as error:
             wrong = str(error)
         return room.render(

@@ -28,6 +28,7 @@ from costguard.services.serving.web_pages import PageServices
 from costguard.values.agent import VIEWER
 from costguard.values.text_format import format_instant, limit_lines
 from costguard.values.web_login import OIDC_NAME, WebSession, get_shown_name, has_role
+from costguard.web.pages.computation import PageComputer
 from costguard.web.watchdog_client import WatchdogClient
 
 if TYPE_CHECKING:  # a type and no more: it imports authlib, which few servers need
@@ -79,6 +80,7 @@ class PageRoom:
         self.services, self.desk, self.oidc = services, desk, oidc
         self._acts, self.has_watchdog = acts, not isinstance(acts, PersonActs)
         self.cookie = SECURE_COOKIE if services.secure else COOKIE
+        self.computer = PageComputer(services)
         self._threads = ThreadPoolExecutor(PAGE_THREADS, "pages")
         self._loading: asyncio.Task[FleetPage] | None = None
         self._news: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()

@@ -22,12 +22,14 @@ from costguard.services import CommandAnswer
 from costguard.services.quote.job_input import restrict_files
 from costguard.services.quote.quote_commands import answer_quote
 from costguard.services.quote.review.git import ChangedFiles, find_checkout, open_base_folder
-from costguard.services.quote.review.limited import CPU_S, MEMORY_BYTES, run_limited
+from costguard.system.child.limited import ChildLimits, run_limited
 from costguard.values.money import Money
 from costguard.views.review import build_review_document
 
 FILES_MAX, RUN_S = 100, 120.0
 """Job files of one change that are quoted, each takes about 0.2 s; and seconds after which no further one is begun."""
+FILE_LIMITS = ChildLimits(cpu_s=4, wall_s=20.0, memory_bytes=400 * 2**20)
+"""Of both sides of a file together; a usual one takes 0.2 s of either."""
 NOTE_CHARS_MAX = 300
 
 
@@ -70,8 +72,8 @@ def _quote_files(files: Sequence[str], both: ChangedFiles, market: str | None, c
             problem = f"not read: at most {FILES_MAX} files of a change are quoted, within {RUN_S:.0f} s; narrow --path"
             yield JobChange(file=f"{len(files) - place} more files", before=None, after=JobCost(problem=problem))
             return
-        change = run_limited(partial(_quote_both_sides, name, both, market, config))
-        problem = f"not read: it takes more than {CPU_S} s or {MEMORY_BYTES // 2**20} MiB"
+        change = run_limited(partial(_quote_both_sides, name, both, market, config), FILE_LIMITS)
+        problem = f"not read: it takes more than {FILE_LIMITS.cpu_s} s or {FILE_LIMITS.memory_bytes // 2**20} MiB"
         change = change or JobChange(file=_format_name(name), before=None, after=JobCost(problem=problem))
         if change.before or change.after:
             yield change
