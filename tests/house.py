@@ -175,7 +175,7 @@ BUDGETS = {
     "costguard/services": 22_480,
     "costguard/settings": 4_499,
     "costguard/sizing": 11350,
-    "costguard/system": 2351,
+    "costguard/system": 2357,
     "costguard/testing": 1550,
     "costguard/values": 1916,
     "costguard/views": 7653,

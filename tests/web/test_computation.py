@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from fastapi import Request
 
 from costguard.errors import InputError, LedgerError, NoAnswerError
 from costguard.services.serving.web_pages import PageServices
+from costguard.system.child.limited import LimitedChild
 from costguard.web.pages import computation
 from costguard.web.pages.computation import PageComputer
 
@@ -85,6 +87,13 @@ def test_it_ends_with_its_request(computer: PageComputer, tmp_path: Path) -> Non
         asyncio.run(computer.compute(ask(leave), "ada", compute_for_ever, note))
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)
+
+
+def test_a_child_that_is_ended_before_it_started_does_not_start(tmp_path: Path) -> None:
+    child = LimitedChild(partial(compute_for_ever, PageServices(config=None), tmp_path / "pid"), computation.LIMITS)
+    child.end()
+    assert child.run() is None
+    assert not (tmp_path / "pid").exists()
 
 
 def test_at_its_limit_of_processor_time_it_ends_and_the_page_says_so(

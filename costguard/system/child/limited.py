@@ -37,40 +37,46 @@ class ChildLimits:
 
 
 class LimitedChild(Generic[Result]):
-    """A child process that computes `compute()`. Call `wait` once; `end` may be called at any time, from another thread.
+    """A child process that computes `compute()`. Call `run` once; `end` may be called at any time, from another thread.
 
     `is_fresh`: a new interpreter, to which `compute` is pickled, as a process with threads needs; False: a fork of this one.
     """
 
     def __init__(self, compute: Callable[[], Result], limits: ChildLimits, *, is_fresh: bool = False) -> None:
         context = multiprocessing.get_context("spawn") if is_fresh else multiprocessing.get_context("fork")
-        self._wall_s = limits.wall_s
-        self._receiver, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_send_result, args=(compute, sender, limits), daemon=True)
-        try:
-            self._process.start()
-        finally:
-            sender.close()
+        self._wall_s, self._is_ended = limits.wall_s, False
+        self._receiver, self._sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_send_result, args=(compute, self._sender, limits), daemon=True)
 
-    def wait(self) -> Result | None:
+    def run(self) -> Result | None:
         """Return what was computed; None if a limit or `end` ended it."""
         try:
+            if self._is_ended:
+                return None
+            self._process.start()
+            self._sender.close()
+            if self._is_ended:  # while it started
+                self.end()
             return self._receiver.recv() if self._receiver.poll(self._wall_s) else None
         except EOFError:
             return None
         finally:
             self.end()
-            self._process.join()
+            if self._process.pid is not None:
+                self._process.join()
+            self._sender.close()
             self._receiver.close()
 
     def end(self) -> None:
-        """End it at once."""
-        self._process.kill()
+        """End it at once, or have it not start."""
+        self._is_ended = True
+        if self._process.pid is not None:
+            self._process.kill()
 
 
 def run_limited(compute: Callable[[], Result], limits: ChildLimits) -> Result | None:
     """Return what `compute` returns in a fork of this process; None if it was ended by a limit."""
-    return LimitedChild(compute, limits).wait()
+    return LimitedChild(compute, limits).run()
 
 
 def _send_result(compute: Callable[[], object], sender: Connection, limits: ChildLimits) -> None:

@@ -62,9 +62,9 @@ class PageComputer:
     async def _wait_for_turn(self, person: str, build: Callable[[], _Built]) -> _Built:
         turn = self._turns.setdefault(person, asyncio.Lock())
         async with turn, self._children:
-            child = await asyncio.to_thread(LimitedChild[_Built], build, LIMITS, is_fresh=True)
+            child = LimitedChild(build, LIMITS, is_fresh=True)
             try:
-                built = await asyncio.to_thread(child.wait)
+                built = await asyncio.to_thread(child.run)
             finally:
                 child.end()
         if built is None:
