@@ -42,9 +42,9 @@ class PageComputer:
         work = asyncio.create_task(
             self._wait_for_turn(person, partial(build_apart, self._services.config, self._services.clock(), build, *args))
         )
-        gone = asyncio.create_task(_wait_until_gone(request))
+        disconnect = asyncio.create_task(_wait_until_gone(request))
         try:
-            await asyncio.wait((work, gone), timeout=LIMITS.wall_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, disconnect), timeout=LIMITS.wall_s, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 raise NoAnswerError(
                     f"was not done within {LIMITS.wall_s:.0f} s",
@@ -52,7 +52,7 @@ class PageComputer:
                     hint="choose a shorter time, or try again later",
                 )
         finally:
-            gone.cancel()
+            disconnect.cancel()
             work.cancel()
         built = work.result()
         if isinstance(built, CostguardError):
