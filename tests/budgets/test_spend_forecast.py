@@ -93,7 +93,9 @@ def test_a_machine_whose_stop_is_planned_is_not_counted_beyond_it() -> None:
 
 
 def test_a_machine_that_runs_for_weeks_is_counted_once() -> None:
-    assert dollars(ahead(NO_PAST, runs(5, 100), left=timedelta(days=20)).total.expected) == pytest.approx(2400, rel=0.001)
+    found = ahead(NO_PAST, runs(5, 100), left=timedelta(days=20))
+    assert found.basis == WEEKS
+    assert dollars(found.total.expected) == pytest.approx(2400, rel=0.001)
 
 
 @pytest.mark.parametrize(("hours", "basis"), [(20, BURN), (24, DAYS), (167, DAYS), (168, WEEKS)])

@@ -37,8 +37,10 @@ from costguard.guard.timed_stops import (
     list_due_policies,
     list_ended_stops,
 )
+from costguard.metering.burn import list_burns
 from costguard.metering.observation import Handling, identify_incarnation
 from costguard.metering.spending import LiveResource
+from costguard.services.guarding.status import list_planned_stops
 from costguard.values.money import Money, Rate
 from costguard.values.resource import ENDED, STOPPED, Incarnation, ResourceKey, format_life
 from tests.books import NOW
@@ -218,6 +220,14 @@ def test_a_lease_made_before_it_does_not_end_it() -> None:
 def test_a_plan_that_was_lifted_or_is_not_made_yet_does_not_count() -> None:
     lifted = replace(plan(), lifted_at=friday(17))
     assert not index_timed_stops((lifted, plan(at=friday(23))), friday(18))
+
+
+def test_a_forecast_counts_the_planned_stop_of_this_run_alone() -> None:
+    again = replace(BOX, observation=replace(BOX.observation, started_at=friday(17)))
+    assert list_planned_stops((BOX,), (plan(),), friday(18)) == {BOX.observation.key: DUE}
+    assert list_planned_stops((again,), (plan(),), friday(18)) == {}
+    (line, *_) = list_burns((BOX,), friday(18), {BOX.observation.key: DUE})
+    assert line.until == DUE
 
 
 def test_a_new_run_of_the_machine_is_not_stopped_and_the_plan_is_over() -> None:

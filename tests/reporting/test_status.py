@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 import pytest
 
+from costguard.budgets.budget import Budget
+from costguard.budgets.budget_status import BudgetStatus
+from costguard.budgets.spend_forecast import WEEKS
 from costguard.metering.burn import compute_hourly_price, list_burns
 from costguard.metering.meter import GB_MONTH, GB_MONTH_720, GB_MONTH_730, STORAGE
 from costguard.metering.span import MAYBE, compute_amounts
 from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
-from costguard.reporting.status import FleetStatus, build_fleet_status, build_scope_status
+from costguard.reporting.status import FleetStatus, bound_by_hard_caps, build_fleet_status, build_scope_status
 from costguard.values.calendar import Period, find_month
 from costguard.values.money import Money
 from tests.books import HOUR_US, NOW, at, live, meter, money, scope_now, spent, unpriced
@@ -143,3 +147,36 @@ def test_a_month_that_is_over_is_not_forecast_further() -> None:
         at=NOW, month=month, zone=UTC, spending=[spent(money("7"), hours=HOUR_US)], live=[live("i", meter(DOLLAR))], scopes=[]
     )
     assert found.usd.ahead.if_unchanged == money("7")
+
+
+def stand_at(name: str, *, hard: bool, expected: str) -> BudgetStatus:
+    return BudgetStatus(
+        budget=Budget(name=name, cap=Money.parse("500"), hard=hard),
+        period=find_month(NOW, UTC),
+        spent=money("100"),
+        burn=money("1"),
+        holds=Money.parse("0"),
+        forecast=money("200", expected, "900"),
+        if_unchanged=money("700"),
+        basis=WEEKS,
+        fraction=Fraction(1, 5),
+        pace=None,
+        time_to_cap_hours=None,
+    )
+
+
+def test_a_hard_cap_bounds_the_high_end_alone_and_only_where_its_overshoot_is_known() -> None:
+    budgets = (
+        stand_at("kept", hard=True, expected="400"),
+        stand_at("wanted", hard=True, expected="800"),
+        stand_at("unknown", hard=True, expected="400"),
+        stand_at("soft", hard=False, expected="400"),
+    )
+    overshoots = {name: Money.parse("20") for name in ("kept", "wanted", "soft")}
+    found = bound_by_hard_caps(replace(asked(), budgets=budgets, overshoots=overshoots))
+    assert [one.forecast for one in found.budgets] == [
+        money("200", "400", "520"),
+        money("200", "800", "800"),
+        money("200", "400", "900"),
+        money("200", "400", "900"),
+    ]
