@@ -204,7 +204,7 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
 
 def check_pages(pages: Sequence[BillFileRecord], tally: BillTally) -> None:
     """Raise InputError if the files lack a page: every page names a next one, or they have fewer records than there are."""
-    counts = [total for page in pages if isinstance(total := page.get("total"), int)]
+    counts = [total for page in pages if "count" in page and isinstance(total := page.get("total"), int)]
     hint = "fetch the further pages with after_token, put all of them in one folder, and name the folder"
     if pages and all(page.get("next_token") for page in pages):
         raise InputError("is not null: there are more pages", field="next_token", hint=hint)
