@@ -5,17 +5,30 @@ Example: $3,000 a month for resources with the label team=vision, in months of E
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 
-from costguard.values.calendar import LONGEST_ROLLING_DAYS, Period, find_day, find_month, find_week, make_rolling_window
+from costguard.values.calendar import (
+    LONGEST_ROLLING_DAYS,
+    Period,
+    find_day,
+    find_month,
+    find_quarter,
+    find_week,
+    find_year,
+    make_rolling_window,
+)
 from costguard.values.checks import require, require_one_of, require_whole_number
+from costguard.values.instant import EARLIEST
 from costguard.values.money import Money
 from costguard.values.resource import Attribution
 
-DAY, WEEK, MONTH, ROLLING = "day", "week", "month", "rolling"
-PERIODS = (DAY, WEEK, MONTH, ROLLING)
+DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL = "day", "week", "month", "quarter", "year", "rolling", "total"
+PERIODS = (DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL)
+TOTAL_AHEAD = timedelta(days=366)
+"""How far ahead a total without an end is judged."""
 
 SPENT, PACE, FORECAST, TIME_TO_CAP = "spent", "pace", "forecast", "time_to_cap"
 MEASURES = (SPENT, PACE, FORECAST, TIME_TO_CAP)
@@ -69,8 +82,9 @@ class Budget:
     """At most `cap` in each `period` of `zone` for the spending that `match` selects.
 
     Several budgets may apply at once; the tightest decides. `days`: the length of a rolling window in days of 24 hours, 0 for
-    other periods. `hard`: machines may be stopped to keep it, if a policy is armed; a soft budget warns. Both refuse new holds.
-    `allow_irreversible`: machines whose stop loses data may be stopped too; otherwise people are asked about them.
+    other periods. `start`, `end`: between which it counts, in UTC; None: no bound. `hard`: machines may be stopped to
+    keep it, if a policy is armed; a soft budget warns. Both refuse new holds. `allow_irreversible`: machines whose stop
+    loses data may be stopped too; otherwise people are asked about them.
     """
 
     name: str
@@ -82,6 +96,8 @@ class Budget:
     hard: bool = False
     allow_irreversible: bool = False
     warn: tuple[BudgetThreshold, ...] = DEFAULT_THRESHOLDS
+    start: datetime | None = field(default=None, repr=False)  # an acceptance of the cap (describe_cap) holds the repr
+    end: datetime | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "budget.name", "is empty", 'write a name such as "vision"')
@@ -89,13 +105,34 @@ class Budget:
         require_one_of(self.period, PERIODS, "budget.period")
         moving = self.period == ROLLING
         require_whole_number(self.days, "budget.days", least=int(moving), most=LONGEST_ROLLING_DAYS if moving else 0)
+        ordered = self.start is None or self.end is None or self.start < self.end
+        require(ordered, "budget.until", "is not after from", "write the first day that no longer counts")
+
+    @property
+    def has_end(self) -> bool:
+        """Return whether its period ends: a rolling window and a total without `end` do not."""
+        return self.period != ROLLING and (self.period != TOTAL or self.end is not None)
+
+
+def list_current_budgets(budgets: Iterable[Budget], now: datetime) -> tuple[Budget, ...]:
+    """Return the budgets that count at `now`: all but those that have not begun or are over."""
+    return tuple(b for b in budgets if (b.start is None or b.start <= now) and (b.end is None or now < b.end))
 
 
 def find_budget_period(budget: Budget, now: datetime) -> Period:
-    """Return the period of `budget` that contains `now`; for a rolling one, the window that ends at `now`."""
+    """Return the period of `budget` that contains `now`, within its bounds; for a rolling one, the window that ends at `now`.
+
+    A total without an end is judged until `TOTAL_AHEAD` from `now`.
+    """
     if budget.period == ROLLING:
-        return make_rolling_window(now, budget.days)
-    return {DAY: find_day, WEEK: find_week, MONTH: find_month}[budget.period](now, budget.zone)
+        period = make_rolling_window(now, budget.days)
+    elif budget.period == TOTAL:
+        period = Period(start=EARLIEST, end=now + TOTAL_AHEAD if budget.end is None else budget.end)
+    else:
+        finders = {DAY: find_day, WEEK: find_week, MONTH: find_month, QUARTER: find_quarter, YEAR: find_year}
+        period = finders[budget.period](now, budget.zone)
+    start = period.start if budget.start is None else max(period.start, budget.start)
+    return Period(start=start, end=max(start, period.end if budget.end is None else min(period.end, budget.end)))
 
 
 def matches_filter(match: ResourceFilter, attribution: Attribution) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.budgets.budget import (
@@ -50,8 +50,8 @@ class BudgetStatus:
     five times between its ends; for a rolling window, its content after one window length. `if_unchanged`: the spend plus the
     burn until then; its low end counts only certain spend and certain burn. `basis`: what the forecast stands on, a key of
     `spend_forecast.BASES`. `fraction`: spent.high / cap. `pace`: `fraction` less the elapsed share of the period, None for a
-    rolling window. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has reached it; None: not in this
-    period, or never. A rolling window is assumed to lose nothing until then.
+    rolling window and a total without an end. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has
+    reached it; None: not in this period, or never. A rolling window is assumed to lose nothing until then.
     """
 
     budget: Budget
@@ -174,8 +174,7 @@ def compute_budget_status(
     lines = [b for b in lines if b.hourly.low.currency == budget.cap.currency]
     burn = _sum_intervals((b.hourly for b in lines), budget.cap.currency)
     moving = budget.period == ROLLING
-    left = period.end - (period.start if moving else now)
-    left_us = left // MICROSECOND
+    left = timedelta(days=budget.days) if moving else period.end - now if budget.has_end else timedelta()
     spent_before = _sum_intervals((), budget.cap.currency) if moving else spent
     ahead = forecast_spend(spent_before, past, lines, now=now, left=left)
     fraction = Fraction(spent.high.nano, budget.cap.nano)
@@ -189,8 +188,10 @@ def compute_budget_status(
         if_unchanged=ahead.if_unchanged,
         basis=ahead.basis,
         fraction=fraction,
-        pace=None if moving else fraction - Fraction((now - period.start) // MICROSECOND, period.length // MICROSECOND),
-        time_to_cap_hours=_compute_time_to_cap(budget.cap - spent.high, burn.high, None if moving else left_us),
+        pace=fraction - Fraction((now - period.start) // MICROSECOND, period.length // MICROSECOND) if budget.has_end else None,
+        time_to_cap_hours=_compute_time_to_cap(
+            budget.cap - spent.high, burn.high, left // MICROSECOND if budget.has_end else None
+        ),
         notes=(*_list_unseen(lines, budget, now), *_list_unknown_prices(counted)),
         uncounted=tuple(sorted(currencies - {budget.cap.currency})),
     )

@@ -32,7 +32,8 @@ def name_cap_policy(budget: Budget) -> str:
 def describe_cap(budget: Budget) -> str:
     """Return what an acceptance of the cap covers: its amount, and everything else that decides what it stops."""
     scope = replace(budget, cap=Money(nano=1, currency=budget.cap.currency), warn=(), zone=None)  # type: ignore[arg-type]  # a text
-    return f"{budget.cap.nano} {budget.zone} {scope!r}"
+    bounds = f" from {budget.start} until {budget.end}" if budget.start or budget.end else ""
+    return f"{budget.cap.nano} {budget.zone} {scope!r}{bounds}"
 
 
 def find_accepted_caps(budgets: Iterable[Budget], overrides: Iterable[Override], now: datetime) -> frozenset[str]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from costguard.budgets.budget import ROLLING, Budget, matches_filter
+from costguard.budgets.budget import Budget, matches_filter
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.action_intents import Intent
 from costguard.guard.cap_acceptance import name_cap_policy
@@ -402,7 +402,8 @@ def _get_hourly_nano(candidate: CapCandidate, now: datetime) -> int:
 def _get_time_left(standing: BudgetStatus, now: datetime) -> timedelta:
     """Return for how long the burn counts: to the end of the period, or the length of a rolling window."""
     period = standing.period
-    return period.length if standing.budget.period == ROLLING else max(period.end - now, timedelta())
+    days = standing.budget.days  # of a rolling window
+    return timedelta(days=days) if days else max(period.end - now, timedelta())
 
 
 def _compute_cost_nano(nano: int, length: timedelta) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from costguard.budgets.budget import ROLLING, matches_filter
+from costguard.budgets.budget import matches_filter
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.action_intents import CANCELLED, DONE, FAILED, OPEN_STATES, STARTABLE_STATES, Intent, is_without_effect
 from costguard.guard.action_plan import HoldReason, PolicyCase, RunConstraints, list_standing_holds
@@ -269,7 +269,7 @@ def explain_start_budget(
             return f"budget {one.budget.name} is in {cap.currency}, and its price is in {rate.currency}"
         if one.exposure >= cap:
             return f"budget {one.budget.name} is spent: {sign}{one.exposure.format()} of {sign}{cap.format()}"
-        last = end if one.budget.period == ROLLING else min(end, max(one.period.end, start))
+        last = end if not one.budget.has_end else min(end, max(one.period.end, start))
         us = max(last - start, timedelta()) // MICROSECOND
         other_starts = [
             other for other in promised if other.attribution is None or matches_filter(one.budget.match, other.attribution)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, bindparam, delete, or_, update
 from sqlmodel import col, select
 
-from costguard.budgets.budget import Budget, find_budget_period
+from costguard.budgets.budget import Budget, find_budget_period, list_current_budgets
 from costguard.budgets.budget_status import (
     ALREADY_HELD,
     RENEWED,
@@ -103,7 +103,7 @@ class HoldStore(LedgerStore):
 
         Each counts for those after it, and what is spent is read once: many callers who ask at the same time share the cost.
         """
-        budgets, results = tuple(budgets), list[Admission | InputError]()
+        budgets, results = list_current_budgets(budgets, now), list[Admission | InputError]()
         new, renewed = dict[str, tuple[Hold, list[Budget]]](), set[str]()
         with self._begin_write() as (ask, tell):
             books = _TransactionSpendingReader(ask, self._rules, self._ceilings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import tzinfo
+from datetime import date, datetime, tzinfo
 from fractions import Fraction
 from typing import Annotated, Self
 
@@ -38,7 +38,7 @@ from costguard.settings.model import (
     require_table,
 )
 from costguard.settings.section_values import read_zone
-from costguard.values.calendar import LONGEST_ROLLING_DAYS
+from costguard.values.calendar import LONGEST_ROLLING_DAYS, make_day
 from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
 from costguard.values.money import Money
 from costguard.values.resource import GROUPED_LABELS, KINDS, TIERS
@@ -90,7 +90,8 @@ def make_filter(table: MatchTable | None) -> ResourceFilter:
 
 
 CAP_HINT = 'write an amount and its currency, such as "3000 USD"'
-PERIOD_HINT = 'write "day", "week", "month" or "rolling 7d"'
+PERIOD_HINT = 'write "day", "week", "month", "quarter", "year", "rolling 7d" or "total"'
+DATE_HINT = 'write a day, such as "2026-11-01"'
 WARN_HINT = 'write "pace+15%", "forecast>100%", "spent>80%" or "time_to_cap<24h"'
 
 MONEY_PATTERN = re.compile(r"([-+]?[\d._]+)\s+([A-Z]{3})")
@@ -122,6 +123,16 @@ def _read_period(value: object, field: str) -> tuple[str, int]:
     return text, 0
 
 
+def _read_date(value: object, field: str) -> date:
+    """Return a day, of a text or of TOML's own dates."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        return date.fromisoformat(read_text(value, field).strip())
+    except ValueError:
+        raise InputError(f"must be a day, not {describe_value(value)}", field=field, hint=DATE_HINT) from None
+
+
 def _read_warnings(value: object, field: str) -> tuple[BudgetThreshold, ...]:
     return tuple(_read_threshold(text, field) for text in read_texts(value, field))
 
@@ -142,7 +153,15 @@ class BudgetTable(SettingsModel):
     name: Name = describe_key(..., "Unique.", "everything")
     cap: Annotated[Money, ReadAs(_read_cap)] = describe_key(..., "An amount and its currency.", "3000 USD")
     period: Annotated[tuple[str, int], ReadAs(_read_period)] = describe_key(
-        (MONTH, 0), '"day", "week" (from Monday), "month", or "rolling 7d": the last 7 x 24 hours.', "month"
+        (MONTH, 0),
+        '"day", "week" (from Monday), "month", "quarter", "year", "rolling 7d": the last 7 x 24 hours, or "total".',
+        "month",
+    )
+    start: Annotated[date | None, ReadAs(_read_date)] = describe_key(
+        None, "The first day that counts (default: no bound).", "2026-11-01", key="from"
+    )
+    until: Annotated[date | None, ReadAs(_read_date)] = describe_key(
+        None, "The first day that no longer counts: from then on it warns of nothing and stops nothing.", "2027-02-01"
     )
     timezone: Annotated[tzinfo | None, ReadAs(read_zone)] = describe_key(
         None, "Zone of its days and months, if not that of [defaults].", "Europe/Berlin"
@@ -163,6 +182,8 @@ class BudgetTable(SettingsModel):
     def _check(self) -> Self:
         effective = self.hard or not self.allow_irreversible
         refuse(require, effective, ".allow_irreversible", "has no effect without hard", "add hard = true")
+        ordered = self.start is None or self.until is None or self.start < self.until
+        refuse(require, ordered, ".until", "is not after from", "write the first day that no longer counts")
         return self
 
 
@@ -175,15 +196,17 @@ def read_budgets(value: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
 
 
 def _make_budget(table: BudgetTable, zone: tzinfo) -> Budget:
-    period, days = table.period
+    (period, days), zone = table.period, table.timezone or zone
     return Budget(
         name=table.name,
         cap=table.cap,
         period=period,
         days=days,
-        zone=table.timezone or zone,
+        zone=zone,
         match=make_filter(table.match),
         hard=table.hard,
         allow_irreversible=table.allow_irreversible,
         warn=table.warn,
+        start=make_day(table.start, zone).start if table.start else None,
+        end=make_day(table.until, zone).start if table.until else None,
     )

@@ -46,7 +46,7 @@ class Period:
 
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
-MONTHS_A_YEAR = 12
+MONTHS_A_QUARTER, MONTHS_A_YEAR = 3, 12
 LONGEST_ROLLING_DAYS = 3660
 """Days: ten years, longer than any budget."""
 
@@ -84,6 +84,22 @@ def find_month(at: datetime, zone: tzinfo) -> Period:
     """Return the calendar month that contains the instant `at`."""
     on = _find_date(at, zone)
     return make_month(on.year, on.month, zone)
+
+
+def find_quarter(at: datetime, zone: tzinfo) -> Period:
+    """Return the quarter, from January, April, July or October on, that contains the instant `at`."""
+    on = _find_date(at, zone)
+    return _make_months(on.year, (on.month - 1) // MONTHS_A_QUARTER * MONTHS_A_QUARTER + 1, MONTHS_A_QUARTER, zone)
+
+
+def find_year(at: datetime, zone: tzinfo) -> Period:
+    """Return the calendar year that contains the instant `at`."""
+    return _make_months(_find_date(at, zone).year, 1, MONTHS_A_YEAR, zone)
+
+
+def _make_months(year: int, month: int, count: int, zone: tzinfo) -> Period:
+    """Return `count` months of one year from `month` on."""
+    return Period(start=make_month(year, month, zone).start, end=make_month(year, month + count - 1, zone).end)
 
 
 def make_rolling_window(at: datetime, days: int) -> Period:

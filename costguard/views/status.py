@@ -55,6 +55,7 @@ from costguard.views.watchdogs import build_share_data, format_shares, list_shar
 SCHEMA = "costguard.status/1"
 ID_TAIL = 6
 """Characters of an id's end that tell two machines of one name apart."""
+ROWS_MAX = 200  # machines in the table; JSON and CSV hold all of them
 LONGEST_NAME = 60
 """Characters of a name in the table, so that one cannot push the others off the screen. JSON and CSV hold all of it."""
 FLAT_KEYS = (
@@ -314,12 +315,10 @@ def _build_table(status: FleetStatus) -> TableView:
         Column("", "work", lambda one: one.work.state),
         Column("", "use>", lambda one: format_usage(one.beside.usage)),
     )
-    short = {
-        "resource": _list_short_names(status.resources),
-        "spent": tuple(_format_short_spend(one) for one in status.resources),
-    }
-    tones = tuple(_choose_tone(one) for one in status.resources)
-    return replace(build_table(columns, status.resources), short=short, tones=tones)
+    shown = status.resources[:ROWS_MAX]
+    short = {"resource": _list_short_names(shown), "spent": tuple(_format_short_spend(one) for one in shown)}
+    tones = tuple(_choose_tone(one) for one in shown)
+    return replace(build_table(columns, shown), short=short, tones=tones)
 
 
 def _list_short_names(resources: Sequence[ResourceBurn]) -> tuple[str, ...]:
@@ -410,6 +409,8 @@ def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
 
 
 def _list_notes(status: FleetStatus) -> Iterator[str]:
+    if len(status.resources) > ROWS_MAX:
+        yield f"The {ROWS_MAX} most expensive of {len(status.resources)} machines are shown; --json and --csv list all."
     yield from _list_silent_agents(status)
     yield from list_usage_lines(status.resources)
     absent = sum(one.absent for one in status.resources)

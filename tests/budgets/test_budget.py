@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.budgets.budget import MATCH_ALL, Budget, BudgetThreshold, ResourceFilter, find_budget_period, matches_filter
+from costguard.budgets.budget import (
+    MATCH_ALL,
+    Budget,
+    BudgetThreshold,
+    ResourceFilter,
+    find_budget_period,
+    list_current_budgets,
+    matches_filter,
+)
 from costguard.budgets.budget_status import BudgetStatus, admit_hold, admit_to_all, compute_budget_status, list_budget_warnings
 from costguard.budgets.spend_forecast import NO_PAST, PastHours
 from costguard.errors import InputError
@@ -284,3 +292,33 @@ def test_the_forecast_is_in_order_and_ends_at_what_is_spent(low: int, more: int,
 def test_what_is_no_budget_cannot_be_made(wrong: Callable[[], object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("period", "start", "end"),
+    [("quarter", (2026, 9, 30, 22), (2026, 12, 31, 23)), ("year", (2025, 12, 31, 23), (2026, 12, 31, 23))],
+)
+def test_quarters_and_years_are_those_of_the_zone(period: str, start: tuple[int, ...], end: tuple[int, ...]) -> None:
+    found = find_budget_period(replace(DAILY, period=period, zone=ZoneInfo("Europe/Berlin")), NOON)
+    assert found == Period(start=datetime(*start, tzinfo=UTC), end=datetime(*end, tzinfo=UTC))  # type: ignore[misc, arg-type]
+
+
+def test_a_total_without_an_end_never_begins_anew_and_forecasts_nothing() -> None:
+    total = stands(replace(DAILY, period="total"), (spent("30"),), (burn("5"),))
+    assert total.period.start < NOON - timedelta(days=9000)
+    assert (total.pace, total.forecast, total.time_to_cap_hours) == (None, between("30", "30", "30"), Fraction(2))
+    assert [one.measure for one in list_budget_warnings(total)] == ["time_to_cap"]
+
+
+def test_a_project_counts_from_its_first_day_until_its_end() -> None:
+    project = replace(DAILY, period="total", start=NOON - timedelta(days=10), end=NOON + timedelta(hours=2))
+    standing = stands(project, (spent("30"),), (burn("5"),))
+    assert standing.period == Period(start=project.start, end=project.end)  # type: ignore[arg-type]
+    assert standing.pace == Fraction(30, 40) - Fraction(240, 242)
+    month = replace(DAILY, period="month", start=NOON, end=NOON + timedelta(days=30))
+    assert find_budget_period(month, NOON) == Period(start=NOON, end=make_month(2026, 11, UTC).end)
+    assert find_budget_period(month, NOON + timedelta(days=29)) == Period(
+        start=make_month(2026, 12, UTC).start, end=NOON + timedelta(days=30)
+    )
+    moments = (NOON - timedelta(days=11), NOON, NOON + timedelta(hours=2))
+    assert [list_current_budgets((project, DAILY), at) for at in moments] == [(DAILY,), (project, DAILY), (DAILY,)]

@@ -11,7 +11,13 @@ import pytest
 from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
 from costguard.budgets.runway import compute_runway
-from costguard.guard.cap_acceptance import find_accepted_caps, find_undoubted_caps, list_cap_acceptances, name_cap_policy
+from costguard.guard.cap_acceptance import (
+    describe_cap,
+    find_accepted_caps,
+    find_undoubted_caps,
+    list_cap_acceptances,
+    name_cap_policy,
+)
 from costguard.guard.cap_forecast import (
     CapCandidate,
     CapForecast,
@@ -295,6 +301,13 @@ def accept(*budgets: Budget) -> list[Override]:
 )
 def test_an_acceptance_covers_the_cap_as_it_was_or_raised(now: Budget, accepted: bool) -> None:  # noqa: FBT001 - the outcome
     assert find_accepted_caps([now], accept(CAP), NOW) == (frozenset({"budget:all"}) if accepted else frozenset())
+
+
+def test_an_acceptance_of_a_total_covers_its_days() -> None:
+    project = replace(CAP, period="total", start=NOW)
+    assert find_accepted_caps([project], accept(project), NOW)
+    assert not find_accepted_caps([replace(project, end=NOW + minutes(9))], accept(project), NOW)
+    assert "start" not in describe_cap(CAP)  # acceptances of before budgets had days hold this text
 
 
 def test_the_newest_acceptance_decides_and_a_lifted_one_is_none() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import time
+from datetime import UTC, datetime, time
 from fractions import Fraction
 from pathlib import Path
 from secrets import token_hex
@@ -383,3 +383,24 @@ def test_the_address_of_the_mail_server_is_named_and_not_stated() -> None:
     with pytest.raises(InputError, match=r"notify\.mail: holds a secret; the settings file must not contain one") as wrong:
         check_settings(f'[notify]\nmail = "mailtos://me:{secret}@smtp.lab.org"\n', "costguard.toml")
     assert secret not in "".join(format_exception(wrong.value))
+
+
+def test_a_total_has_the_days_of_its_project_in_its_own_zone() -> None:
+    text = '[[budget]]\nname = "p"\ncap = "500 USD"\ntimezone = "Europe/Berlin"\nperiod = "{}"\n'
+    (project,) = settings(text.format("total") + 'from = "2026-11-01"\nuntil = 2027-02-01\n').budgets
+    assert (project.start, project.end) == (datetime(2026, 10, 31, 23, tzinfo=UTC), datetime(2027, 1, 31, 23, tzinfo=UTC))
+    (credits_,) = settings(text.format("total")).budgets
+    assert (credits_.start, credits_.end, credits_.has_end) == (None, None, False)
+    assert [settings(text.format(one)).budgets[0].period for one in ("quarter", "year")] == ["quarter", "year"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ('period = "total"\nuntil = "2026-11-31"', "budget 1 (p).until: must be a day, not '2026-11-31'"),
+        ('period = "total"\nfrom = 2026-11-02\nuntil = 2026-11-02', "budget 1 (p).until: is not after from"),
+        ('period = "quater"', "unknown period 'quater'"),
+    ],
+)
+def test_slips_in_the_days_of_a_budget_are_told(more: str, says: str) -> None:
+    assert says in refused(f'[[budget]]\nname = "p"\ncap = "500 USD"\n{more}\n')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.budgets.budget import MATCH_ALL, Budget, find_budget_period
+from costguard.budgets.budget import MATCH_ALL, Budget, find_budget_period, list_current_budgets
 from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
 from costguard.budgets.hold import Hold, list_unlisted_spending, sum_open_holds
 from costguard.budgets.spend_forecast import PastHours
@@ -115,7 +115,7 @@ def load_budget_statuses(
     ends: Mapping[ResourceKey, datetime] | None = None,
 ) -> tuple[BudgetStatus, ...]:
     """Return the status of each budget, in the given order. Budgets of one period share one query. `ends`: planned stops."""
-    budgets = tuple(budgets)
+    budgets = list_current_budgets(budgets, now)
     burns = list_burns(live, now, ends) if budgets else ()
     past = books.load_past_hours(now, {(one.match, one.cap.currency) for one in budgets}) if budgets else {}
     spent = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from costguard.budgets.budget import list_current_budgets
 from costguard.budgets.budget_status import NEVER_ACTS
 from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError
@@ -55,6 +56,11 @@ def list_void_settings(settings: Settings) -> list[VoidSetting]:
         for budget in settings.budgets
         if budget.cap.currency not in currencies
     ]
+    counting, now = list_current_budgets(settings.budgets, overrides.get_now()), overrides.get_now()
+    for budget in settings.budgets:
+        if budget not in counting:
+            when = "has ended" if budget.end is not None and budget.end <= now else "has not begun"
+            voids.append(VoidSetting(f"budget {budget.name}: {when}, so it counts and stops nothing", certain=False))
     values = {**_collect_values(settings, live), "account": pairs}
     for where, providers, fact, method, text in _list_comparisons(settings):
         names = ("", *(settings.providers if providers is None else providers))
