@@ -19,7 +19,9 @@ from costguard.metering.meter import (
     ADDRESS_CHARGE,
     COMPUTE,
     GB,
+    GB_MONTH,
     GB_MONTH_730,
+    GB_MONTH_PACIFIC,
     GB_MONTHS,
     IOPS,
     LARGEST_PRICE,
@@ -171,6 +173,8 @@ class StorageRule:
 ON_DOUBT, DAILY = "doubt", "daily"
 BILL_OCCASIONS = (ON_DOUBT, DAILY)
 """When a watchdog asks for a bill: when there are charges that it could settle, or once a day."""
+BILL_ZONES = {"UTC": GB_MONTH, "America/Los_Angeles": GB_MONTH_PACIFIC}
+"""Time zone of a bill's months -> the unit with the same months, which is computed without data of time zones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +182,7 @@ class BillTerms:
     """How a provider states its bill: `asked`: when a watchdog asks for it (one of `BILL_OCCASIONS`).
 
     Its lines are of `step_s` seconds in UTC, and are final `settles_s` seconds after their end. `zone`: in which its month is a
-    calendar month, the name of a time zone.
+    calendar month, one of `BILL_ZONES`.
     """
 
     asked: str
@@ -188,6 +192,7 @@ class BillTerms:
 
     def __post_init__(self) -> None:
         require_one_of(self.asked, BILL_OCCASIONS, "bill.asked")
+        require_one_of(self.zone, BILL_ZONES, "bill.zone")
         require(self.step_s >= 1 and self.settles_s >= 0, "bill", "has a negative step or time to settle")
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -38,12 +38,15 @@ from costguard.bills.bill_files import (
 )
 from costguard.bills.bill_line import TAX, BillLine, parse_bill_amount
 from costguard.errors import InputError, shorten, to_one_line
-from costguard.values.calendar import Period, find_month, make_month
+from costguard.metering.billing import BILL_ZONES
+from costguard.metering.meter import find_billing_month
+from costguard.values.calendar import Period
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Money
 from costguard.values.resource import make_storable
 from costguard_gcp.wire import take_last_part
 
-PACIFIC = ZoneInfo("America/Los_Angeles")
+PACIFIC = "America/Los_Angeles"
 """Google's invoices are of calendar months in it (Google's documentation of invoice.month, 2026-11)."""
 NEEDED = ("billingaccountid", "usagestarttime", "usageendtime", "cost", "currency")
 UNNESTED = ("creditsamount", "creditstype", "creditsname")
@@ -131,16 +134,25 @@ class _Row:
         at = parse_export_instant(local[1] if local else value)
         if at is None:
             raise InputError(f"is not a time: {shorten(repr(value), 40)}", field=path)
-        return at.replace(tzinfo=PACIFIC).astimezone(at.tzinfo) if local else at
+        return at.replace(tzinfo=_load_pacific()).astimezone(at.tzinfo) if local else at
 
 
 def _find_invoice_month(text: str, start: datetime) -> Period:
     """Return the month of "202611"; if it is not stated, the month of the usage. Raises InputError for anything else."""
-    if not text:
-        return find_month(start, PACIFIC)
-    if not re.fullmatch(r"20\d\d(0[1-9]|1[0-2])", text, re.ASCII):
+    at_us = to_micros(start)
+    if text and not re.fullmatch(r"20\d\d(0[1-9]|1[0-2])", text, re.ASCII):
         raise InputError(f"is not a month such as 202611: {shorten(text, 40)}", field="invoice.month")
-    return make_month(int(text[:4]), int(text[4:]), PACIFIC)
+    if text:
+        at_us = to_micros(datetime(int(text[:4]), int(text[4:]), 15, tzinfo=UTC))
+    _, start_us, length_us = find_billing_month(BILL_ZONES[PACIFIC], at_us)
+    return Period(start=from_micros(start_us), end=from_micros(start_us + length_us))
+
+
+def _load_pacific() -> ZoneInfo:
+    try:
+        return ZoneInfo(PACIFIC)
+    except ZoneInfoNotFoundError:
+        raise InputError("has a time of Los Angeles, and this system has no data of time zones", field="time") from None
 
 
 def _parse_nested(value: object) -> object:

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 from costguard.bills.bill_line import BillImport, BillLines
 from costguard.bills.drift import (
@@ -28,12 +27,12 @@ from costguard.bills.reconciliation import compare_bills, explain_drift
 from costguard.errors import CostguardError, InputError, to_one_line
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
-from costguard.metering.billing import BillingRule, get_billing_rule
+from costguard.metering.billing import BILL_ZONES, BillingRule, get_billing_rule
 from costguard.metering.charge_item import ChargeItem
-from costguard.metering.meter import COMPUTE
+from costguard.metering.meter import COMPUTE, find_billing_month
 from costguard.providers.ports import ChargeSource, InstanceSource
 from costguard.services.poll.concurrency import run_all
-from costguard.values.calendar import Period, find_month
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import NANO, USD, ExchangeRate, divide_half_even, find_exchange_rate
 
@@ -85,8 +84,9 @@ class BillComparison:
 def find_bill_month(rules: Mapping[str, BillingRule], provider: str, period: Period) -> Period:
     """Return the bill's month of `provider` for a month in UTC: Google's are months in Los Angeles."""
     terms = get_billing_rule(rules, provider).bill
-    zone = "UTC" if terms is None else terms.zone
-    return period if zone == "UTC" else find_month(period.start + period.length / 2, ZoneInfo(zone))
+    unit = BILL_ZONES["UTC" if terms is None else terms.zone]
+    _, start_us, length_us = find_billing_month(unit, to_micros(period.start + period.length / 2))
+    return Period(start=from_micros(start_us), end=from_micros(start_us + length_us)) if unit != BILL_ZONES["UTC"] else period
 
 
 def ask_for_bills(
