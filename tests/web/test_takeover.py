@@ -203,8 +203,9 @@ def test_the_webs_process_and_the_child_of_a_review_hide_their_memory(tmp_path: 
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert "dumpable 0" in ran.stdout, ran.stderr
     code = (
-        "import ctypes; from costguard.services.quote.review.limited import run_limited\n"
-        "look = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0); print(run_limited(look), look())"
+        "import ctypes; from costguard.system.child.limited import ChildLimits, run_limited\n"
+        "look = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)\n"
+        "print(run_limited(look, ChildLimits(cpu_s=9, wall_s=60, memory_bytes=1 << 29)), look())"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert ran.stdout.split() == ["0", "1"], ran.stderr  # the child, and its parent as a control
