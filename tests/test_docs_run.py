@@ -43,7 +43,7 @@ WRITTEN = {
     "costguard init --guard": "costguard init --guard --yes --force",
     "costguard init --guard --to env:SLACK_URL": "costguard init --guard --to env:SLACK_URL --yes --force",
 }
-MAY_REFUSE = tuple(f"costguard {name}" for name in ("size", "breakeven", "quote", "admit", "run", "simulate"))
+MAY_REFUSE = tuple(f"costguard {name}" for name in ("size", "breakeven", "quote", "admit", "run", "simulate", "status --check"))
 """Commands whose answer may be no (exit 3), as the comment behind them says or their figures do."""
 SLACK = "json://127.0.0.1:9/hook"
 """An address that takes nothing: nobody is told anything here."""
