@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,20 @@ def test_any_bytes_as_a_job_file_are_refused_and_not_fallen_over(
         (tmp_path / name).write_bytes(content)
         assert run_cli(["quote", str(tmp_path / name), "--market", market]) == 2
         assert "a bug in costguard" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("quote", "pipe.toml"),
+        ("size", "pipe.json"),
+        ("reconcile", "--file", "pipe.csv", "--month", "2026-10"),
+        ("reconcile", "--file", "pipe.parquet", "--month", "2026-10"),
+        ("--config", "pipe.toml", "status"),
+    ],
+    ids=["job", "model config", "bill", "bill of Parquet", "settings"],
+)
+def test_a_pipe_without_a_writer_is_not_waited_for(costguard: Command, tmp_path: Path, words: tuple[str, ...]) -> None:
+    for name in ("pipe.toml", "pipe.json", "pipe.csv", "pipe.parquet"):
+        os.mkfifo(tmp_path / name)
+    costguard(*words).says("is not a plain file")
