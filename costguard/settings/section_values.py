@@ -10,11 +10,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from costguard.errors import InputError
-from costguard.settings.fields import describe_unlike, read_text, read_texts
+from costguard.settings.fields import describe_unlike, read_flag, read_text, read_texts
 from costguard.settings.files import expand_path
 from costguard.settings.model import ReadAs, fit_each
 from costguard.system.secret import ENCODING_HINT, find_unencoded
-from costguard.values.checks import require, require_known_keys
+from costguard.values.checks import require, require_known_keys, require_whole_number
 from costguard.values.money import ExchangeRate, parse_exchange_rate
 
 SQLITE_PREFIX = "sqlite:///"
@@ -126,6 +126,21 @@ def read_heartbeat(value: object, field: str) -> str:
     from costguard.settings.notify import check_address
 
     return check_address(read_text(value, field), field, "HEARTBEAT_URL")
+
+
+DOLLARS_MAX = 10**6
+
+
+def read_dollars(value: object, field: str) -> int:
+    """Return whole dollars; the environment has them as text."""
+    return require_whole_number(
+        int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value, field, most=DOLLARS_MAX
+    )
+
+
+def read_switch(value: object, field: str) -> bool:
+    """Return a flag; the environment has it as text."""
+    return read_flag({"true": True, "false": False}.get(value, value) if isinstance(value, str) else value, field)
 
 
 def read_tolerance(value: object, field: str) -> str:

@@ -35,12 +35,14 @@ from costguard.settings.section_values import (
     OWNER_PATTERN,
     PROTECTED_PATTERN,
     fit_labels,
+    read_dollars,
     read_endpoint,
     read_endpoints,
     read_heartbeat,
     read_ledger_url,
     read_proxy,
     read_rates,
+    read_switch,
     read_tolerance,
     read_zone,
     resolve_path,
@@ -202,6 +204,20 @@ class WatchSettings(SettingsModel):
         "Providers, accounts or regions whose machines without an owner may be acted on. Default: every account of this "
         "file; []: never act on machines without an owner.",
         ["runpod", "aws/111122223333"],
+    )
+
+
+class AnomalySettings(SettingsModel):
+    """The `[anomalies]` section."""
+
+    enabled: Annotated[bool, ReadAs(read_switch)] = describe_key(
+        default=True,
+        description="Whether `costguard watch` alerts about unusual spending, prices, disks, regions, GPUs and accounts "
+        "(docs/GUARD.md).",
+        example=True,
+    )
+    floor_usd_per_day: Annotated[int, ReadAs(read_dollars)] = describe_key(
+        20, "The least excess that is told, in dollars a day; at least 12 % of a usual day's spend.", 20
     )
 
 
@@ -374,6 +390,7 @@ class Settings:
     defaults: DefaultSettings = field(default_factory=DefaultSettings.model_construct)
     network: NetworkSettings = field(default_factory=NetworkSettings.model_construct)
     watch: WatchSettings = field(default_factory=WatchSettings.model_construct)
+    anomalies: AnomalySettings = field(default_factory=AnomalySettings.model_construct)
     scale: ScaleSettings = field(default_factory=ScaleSettings.model_construct)
     display: DisplaySettings = field(default_factory=DisplaySettings.model_construct)
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings.model_construct)

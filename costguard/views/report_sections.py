@@ -1,6 +1,6 @@
 """The sections of a report besides its groups, as data, tables and sentences: see `reporting/statement/`.
 
-The tables are the most expensive resources, acts of the guard, and quotes.
+The tables are the most expensive resources, acts of the guard, what was unusual, and quotes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from costguard.errors import shorten
+from costguard.guard.alerts.alert import Alert
 from costguard.reporting.statement.groups import CostGroup, CurrencySums
 from costguard.reporting.statement.savings import EXPECTED_FOR, HIGH_FOR, Saving, Savings
 from costguard.reporting.statement.sections import (
@@ -73,7 +74,19 @@ def build_section_data(statement: Statement) -> dict[str, object]:
         "quotes": [build_record(QUOTED_RUN_COLUMNS, one) for one in statement.quotes],
         "jobs": [_build_job_data(one) for one in group_runs_by_job(statement.quotes)],
         "prices": [_build_price_data(one, statement) for one in statement.prices],
+        "unusual": [build_record(UNUSUAL_COLUMNS, one) for one in statement.unusual],
     }
+
+
+UNUSUAL_COLUMNS = (
+    Column[Alert]("at", "told at", lambda one: format_instant(one.at), lambda one: format_local_time(one.at)),
+    Column[Alert]("kind", "", lambda one: one.topic.partition(":")[2]),
+    Column[Alert]("subject", "", lambda one: one.subject),
+    Column[Alert]("what", "what", lambda one: one.what),
+    Column[Alert]("more_than_usual", "more>", lambda one: dict(one.facts).get("more than usual")),
+    Column[Alert]("since", "since", lambda one: dict(one.facts).get("since")),
+    Column[Alert]("machines", "machines", lambda one: dict(one.facts).get("machines")),
+)
 
 
 def build_group_data(group: CostGroup) -> dict[str, object]:
@@ -228,6 +241,8 @@ def list_section_tables(statement: Statement) -> Iterator[TableView]:
     if statement.saved.savings:
         saving_headings = ("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "disks>", "saved>")
         yield build_table(SAVING_COLUMNS, statement.saved.savings, saving_headings, title="Acts of the guard")
+    if statement.unusual:
+        yield build_table(UNUSUAL_COLUMNS, statement.unusual, title="Unusual")
     if statement.quotes:
         yield _build_quoted_table(statement.quotes)
 

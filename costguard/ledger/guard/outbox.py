@@ -20,6 +20,7 @@ from costguard.guard.alerts.alert import (
 )
 from costguard.guard.alerts.dispatch import refresh_waiting
 from costguard.guard.alerts.part_delivery import PartDelivery, add_parts, list_numbers
+from costguard.guard.alerts.unusual import UNUSUAL
 from costguard.ledger.db.codecs import Execute, Query, decode_fields, encode_fields
 from costguard.ledger.db.rows import delete_rows, insert_new, make_insert, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
@@ -217,6 +218,14 @@ def load_failed(ask: Query, since: datetime) -> list[tuple[Notification, str, da
         (_decode_message(payload), why, None if gave_up_us is not None else from_micros(next_us))
         for payload, why, next_us, gave_up_us in ask(failed.order_by(col(OutboxRow.id)))
     ]
+
+
+def load_unusual_alerts(ask: Query, start: datetime, end: datetime) -> list[Alert]:
+    """Return what was told as unusual within [start, end), oldest first; as far back as messages are kept."""
+    written = select(OutboxRow.payload).where(col(OutboxRow.at_us) >= to_micros(start), col(OutboxRow.at_us) < to_micros(end))
+    payloads = ask(written.where(col(OutboxRow.payload).contains(f'"{UNUSUAL}:')).order_by(col(OutboxRow.id)))
+    told = (one for payload in payloads for one in _decode_message(payload).notices if one.topic.startswith(f"{UNUSUAL}:"))
+    return list({(one.topic, one.subject, one.at): one for one in told}.values())
 
 
 def delete_settled(tell: Execute, now: datetime) -> None:

@@ -25,6 +25,7 @@ from sqlmodel import col, select
 from costguard.budgets.hold import Hold
 from costguard.guard import policy
 from costguard.guard.action_intents import DONE
+from costguard.guard.alerts.alert import Alert
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
     Query,
@@ -37,6 +38,7 @@ from costguard.ledger.db.codecs import (
 from costguard.ledger.db.reader import OpenSnapshot
 from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
+from costguard.ledger.guard.outbox import load_unusual_alerts
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader, parse_labels
 from costguard.ledger.spans.correction_parts import (
@@ -256,6 +258,11 @@ class ReportReader(SpendingReader):
         """Return the holds of admitted runs that ended in `period`."""
         with self._reader.snapshot() as ask:
             return load_committed_holds(ask, period.start, period.end)
+
+    def load_unusual_alerts(self, period: Period) -> list[Alert]:
+        """Return what was told as unusual in `period`."""
+        with self._reader.snapshot() as ask:
+            return load_unusual_alerts(ask, period.start, period.end)
 
     def _make_reach(self, ask: Query, as_of: datetime) -> ReachFunction:
         books = load_books(ask)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from costguard.bills.drift import ReconciliationRecord
 from costguard.budgets.spend_forecast import SpendForecast
+from costguard.guard.alerts.alert import Alert
 from costguard.metering.inventory import UncoveredScope
 from costguard.metering.spending import ScopeCoverage, Spending
 from costguard.reporting.statement.groups import CurrencySums
@@ -27,8 +28,8 @@ class Statement:
     clock. `before`: the period before, None if there is none. `forecast`: the total of a running period at its end, by
     currency. `spenders`: the top resources. `rest`: the disks of machines that did not run. `saved`, `quotes`, `prices`: see
     their classes. `days`, `burn`, `idle_days`: the same by day and by hour, for charts. `held`: the last comparisons of bills
-    with the charges, of the providers `spent_at`. `beside`: whether the further sections were requested; if not, they are
-    empty.
+    with the charges, of the providers `spent_at`. `unusual`: the alerts about what was unusual. `beside`: whether the further
+    sections were requested; if not, they are empty.
     """
 
     period: Period
@@ -54,6 +55,7 @@ class Statement:
     idle_days: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     held: tuple[ReconciliationRecord, ...] = ()
     spent_at: tuple[str, ...] = ()
+    unusual: tuple[Alert, ...] = ()
     beside: bool = False
 
     @property

@@ -37,6 +37,7 @@ from costguard.metering.spending import ScopeCoverage
 from costguard.services.guarding.act.executor import ActionExecutor
 from costguard.services.guarding.act.hooks import HookRunner, record_hook_ends
 from costguard.services.guarding.act.send_action import read_boot_time_s
+from costguard.services.guarding.anomaly_watch import AnomalyWatch
 from costguard.services.guarding.guard_inputs import PollResults
 from costguard.services.guarding.guard_snapshot import (
     BREAKS_MAX,
@@ -101,7 +102,7 @@ class GuardRunner:
     could never be asked for theirs, which the ledger does not know; people are alerted about them as about the others.
     `asks`: the `digest_providers` of what is polled. `shares`: while another watchdog has the lead, this one evaluates nothing.
     `more_alerts`: returns those about the watchdog's own processes at an instant. `clock_doubt`: explains why this machine's
-    clock cannot be trusted, so that nothing is evaluated; "" if it can.
+    clock cannot be trusted, so that nothing is evaluated; "" if it can. `anomalies`: finds what is unusual; None: nothing does.
     """
 
     book: GuardStore
@@ -122,6 +123,7 @@ class GuardRunner:
     shares: bool = False
     more_alerts: Callable[[datetime], Sequence[Alert]] = lambda _: ()
     clock_doubt: Callable[[], str] = str
+    anomalies: AnomalyWatch | None = None
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
@@ -149,7 +151,7 @@ class GuardRunner:
         )
         if epoch is None and self.shares:
             return GuardRunResult(at=now, committed=True, acting=False)
-        latest = self.latest()
+        latest, holds = self.latest(), self.holds(now)
         overrides = (*load_recent_overrides(self.book, now), *self.supposed)
         overrides = (*overrides, *self._arm_budgets(overrides, now, record=epoch is not None))
         if epoch is not None:
@@ -162,7 +164,7 @@ class GuardRunner:
                 books=books,
                 records=self.book,
                 latest=latest,
-                holds=self.holds(now),
+                holds=holds,
                 overrides=overrides,
                 previous=previous,
                 standing_holds=tuple(self._list_blockers(now, epoch, previous.gap)),
@@ -197,6 +199,8 @@ class GuardRunner:
             *list_alerts(evaluation, self.rules, snapshot, scopes, decode_costs(snapshot.intents)),
             *self.more_alerts(now),
         ]
+        if epoch is not None and self.anomalies is not None:
+            notices = self.anomalies.add_alerts(notices, snapshot, holds)
         notices += list_restart_alerts(previous.breaks if previous.apart is None else (), BREAKS_MAX, now)
         committed = self.dry_run
         if epoch is not None:

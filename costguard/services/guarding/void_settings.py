@@ -32,7 +32,7 @@ from costguard.values.checks import find_nearest_names, fold_name
 
 TOPICS = (  # how the topics of alerts begin
     *("act", "agent", "arming", "bill", "blind", "budget", "churn", "clock", "denied", "door", "held", "hook", "hung", "new"),
-    *("policy", "provider", "rail", "runway", "start", "twins", "until", "waste"),
+    *("policy", "provider", "rail", "runway", "start", "twins", "unusual", "until", "waste"),
 )
 CLOSED = ("provider", *FACT_CHOICES)
 """Facts whose values are all known."""

@@ -41,6 +41,7 @@ from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.guarding.act.hooks import record_hook_ends
+from costguard.services.guarding.anomaly_watch import open_anomaly_watch
 from costguard.services.guarding.audit import find_rollback_marker
 from costguard.services.guarding.dispatch import (
     OutboxDispatcher,
@@ -191,6 +192,7 @@ class WatchdogContext:
         self.settings, self.guard.rules, self.guard.routes = settings, rules, list_routes(settings)
         self.book.set_rails(rules.rails)
         self.postman = open_dispatcher(settings, self.book, self.clock, self.guard.holder)
+        self.guard.anomalies = open_anomaly_watch(settings)
         self.guard.hooks.post = build_hook_runner(settings, self.clock).post
 
     def collect_poll_results(self) -> PollResults:
@@ -367,6 +369,7 @@ def open_watchdog_context(
                 mark=find_rollback_marker(settings),
                 asks=digest_providers(settings.providers),
                 unreached=lambda: context.list_unreached(),  # noqa: PLW0108 - it is made around this
+                anomalies=open_anomaly_watch(settings),
             ),
             book=book,
             postman=open_dispatcher(settings, book, clock, holder),

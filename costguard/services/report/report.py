@@ -130,6 +130,7 @@ def _add_sections(
         beside=True,
         held=tuple(accounts.load_reconciliations(period)),
         spent_at=list_providers(spending, ()),
+        unusual=tuple(accounts.load_unusual_alerts(period)),
     )
 
 
