@@ -46,7 +46,7 @@ PRICE_DAYS_DROPPED, PRICE_DAYS_LEAST = 0.1, 3
 DAY_MARGIN = 2.5
 MAD_TO_DEVIATION = 1.4826  # of a normal distribution
 PRICE_RISE, DISK_RISE = 1.2, 1.3
-SATURDAY = 5
+SATURDAY, UNNAMED_SHARE = 5, 0.1
 HOLD_NAMES = ("provider", "account", "owner", "gpu")
 FINDING_KEPT_FOR = 24
 """Hours that an anomaly counts as the same one after it was last found."""
@@ -205,15 +205,15 @@ def _find_high_rate(
 ) -> Anomaly | None:
     """Return the anomaly of a subject that costs more than its limit without the machines `keys`, which are told already."""
     lines = [one for one in lines if one.key not in keys]
-    present = sum(one.rate for one in lines)
-    if present <= max(limit.limit, limit.usual + least / DAY_HOURS):
+    present, most = sum(one.rate for one in lines), max(limit.limit, limit.usual + least / DAY_HOURS)
+    if present <= most:
         return None
-    youngest, total = list[BurningLine](), 0
+    youngest, left = list[BurningLine](), present
     for line in sorted(lines, key=lambda one: (one.since, one.key), reverse=True):
-        if total >= present - limit.usual:
+        if left <= most and left - limit.usual <= UNNAMED_SHARE * (present - limit.usual):
             break
         youngest.append(line)
-        total += line.rate
+        left -= line.rate
     since = min(one.since for one in youngest)
     return Anomaly(kind=SPEND, subject=subject, present=present, usual=round(limit.usual), since=since, lines=tuple(youngest))
 
@@ -249,9 +249,11 @@ def list_announced(lines: Iterable[BurningLine], holds: Iterable[Hold]) -> set[R
         groups[tuple(getattr(line.attribution, name) for name in HOLD_NAMES)].append(line)
     announced = set[ResourceKey]()
     for hold in holds:
-        wanted, left = tuple(getattr(hold, name) for name in HOLD_NAMES), hold.money.nano
+        hold_values, left = tuple(getattr(hold, name) for name in HOLD_NAMES), hold.money.nano
         fitting = (
-            of for values, of in groups.items() if all(one in ("", value) for one, value in zip(wanted, values, strict=True))
+            of
+            for values, of in groups.items()
+            if all(one in ("", value) for one, value in zip(hold_values, values, strict=True))
         )
         for line in (line for of in fitting for line in of) if hold.provider or hold.gpu else ():
             if hold.taken_at <= line.since and line.rate <= left:
@@ -266,9 +268,9 @@ def _find_changed_lines(usual: UsualSpend, lines: Iterable[BurningLine]) -> Iter
     for line in lines:
         if line.charge == COMPUTE:
             by_price[name_price(line.attribution, line.currency)].append(line)
-        before = usual.disks.get((line.key, line.part)) if line.charge == STORAGE else None
-        if before and line.quantity > DISK_RISE * before:
-            less = line.rate * before // line.quantity
+        former = usual.disks.get((line.key, line.part)) if line.charge == STORAGE else None
+        if former and line.quantity > DISK_RISE * former:
+            less = line.rate * former // line.quantity
             if (line.rate - less) * DAY_HOURS >= usual.floor:
                 subject = Subject(DISK, line.key.path, line.currency)
                 yield Anomaly(kind=DISK, subject=subject, present=line.rate, usual=less, since=line.since, lines=(line,))
@@ -319,13 +321,13 @@ def learn_usual_spend(
 
 
 def _learn_rate(hours: Sequence[float], slots: Sequence[Slot]) -> UsualRate:
-    """Return the median of each slot, and by how much the highest hour of past days was above the median of its slot."""
+    """Return the median of each slot, and the limit by the highest hours of past days; the last 24 hours may be unusual."""
     by_slot = defaultdict[Slot, list[float]](list)
     for slot, cost in zip(slots, hours, strict=True):
         by_slot[slot].append(cost)
     medians = {slot: median(costs) for slot, costs in by_slot.items()}
     above = [cost - medians[slot] for slot, cost in zip(slots, hours, strict=True)]
-    highest = [max(above[start : start + DAY_HOURS]) for start in range(0, len(above), DAY_HOURS)]
+    highest = [max(above[start : start + DAY_HOURS]) for start in range(0, len(above) - DAY_HOURS, DAY_HOURS)]
     return UsualRate(medians, _limit_excess(highest, MARGIN))
 
 
@@ -390,8 +392,8 @@ def _learn_prices(history: SpendHistory, hour: int) -> dict[PriceKey, Limit]:
         if len(of) < PRICE_DAYS_LEAST:
             continue
         values = sorted(of.values())
-        kept = values[: len(values) - round(PRICE_DAYS_DROPPED * len(values))]
-        limits[price] = Limit(median(values), PRICE_RISE * kept[-1])
+        usual_prices = values[: len(values) - round(PRICE_DAYS_DROPPED * len(values))]
+        limits[price] = Limit(median(values), PRICE_RISE * usual_prices[-1])
     return limits
 
 

@@ -75,8 +75,8 @@ def load_open_holds(ask: Query, now: datetime) -> list[Hold]:
 
 def load_recent_holds(ask: Query, since: datetime) -> list[Hold]:
     """Return the holds taken since then, ended ones too."""
-    taken = select(HoldRow).where(col(HoldRow.taken_us) >= to_micros(since))
-    return [_decode_hold(row) for row in ask(taken.order_by(col(HoldRow.taken_us), col(HoldRow.id)))]
+    recent = select(HoldRow).where(col(HoldRow.taken_us) >= to_micros(since))
+    return [_decode_hold(row) for row in ask(recent.order_by(col(HoldRow.taken_us), col(HoldRow.id)))]
 
 
 class HoldStore(LedgerStore):

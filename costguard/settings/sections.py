@@ -217,7 +217,7 @@ class AnomalySettings(SettingsModel):
         example=True,
     )
     floor_usd_per_day: Annotated[int, ReadAs(read_dollars)] = describe_key(
-        20, "The least excess that is told, in dollars a day; at least 12 % of a usual day's spend.", 20
+        20, "The least excess that is told, in dollars a day; and of spending at least 15 % of a usual day's.", 20
     )
 
 

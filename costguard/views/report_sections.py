@@ -78,14 +78,14 @@ def build_section_data(statement: Statement) -> dict[str, object]:
     }
 
 
-UNUSUAL_COLUMNS = (
-    Column[Alert]("at", "told at", lambda one: format_instant(one.at), lambda one: format_local_time(one.at)),
-    Column[Alert]("kind", "", lambda one: one.topic.partition(":")[2]),
-    Column[Alert]("subject", "", lambda one: one.subject),
-    Column[Alert]("what", "what", lambda one: one.what),
-    Column[Alert]("more_than_usual", "more>", lambda one: dict(one.facts).get("more than usual")),
-    Column[Alert]("since", "since", lambda one: dict(one.facts).get("since")),
-    Column[Alert]("machines", "machines", lambda one: dict(one.facts).get("machines")),
+UNUSUAL_COLUMNS: tuple[Column[Alert], ...] = (
+    Column("at", "told at", lambda one: format_instant(one.at), lambda one: format_local_time(one.at)),
+    Column("kind", "", lambda one: one.topic.partition(":")[2]),
+    Column("subject", "", lambda one: one.subject),
+    Column("what", "what", lambda one: one.what),
+    Column("more_than_usual", "more>", lambda one: dict(one.facts).get("more than usual")),
+    Column("since", "since", lambda one: dict(one.facts).get("since")),
+    Column("machines", "machines", lambda one: dict(one.facts).get("machines")),
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from costguard.budgets.hold import Hold
+from costguard.errors import InputError
 from costguard.guard.alerts.alert import Alert, AlertRoute
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
@@ -21,13 +22,16 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Disk, Observation, Price
-from costguard.services.guarding.anomaly_watch import AnomalyWatch
+from costguard.services.guarding.anomaly_watch import AnomalyWatch, open_anomaly_watch
 from costguard.services.guarding.guard import GuardRunner
+from costguard.settings import read_settings
 from costguard.testing import FakeClock
 from costguard.values.calendar import Period
 from costguard.values.money import NANO, Money, Rate
 from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
+from costguard.views.report import build_report_document
 from tests.blank import blank_latest
+from tests.reporting.test_figures import SPENT
 
 BEGUN = datetime(2026, 6, 1, tzinfo=UTC)  # a Monday
 DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
@@ -144,7 +148,8 @@ def test_what_is_over_is_not_told_again_within_a_day_and_a_report_shows_it(shop:
     for name in range(9):
         del shop.runs[f"sweep-{name}"]
     shop.poll(TUESDAY + 12 * HOUR)
-    shop.guard()
+    shop.poll(TUESDAY + 12 * HOUR + 10 * MINUTE)
+    assert says(shop.guard()) == [("unusual:spend", "owner bob")]
     for name in range(9):
         shop.add(f"again-{name}", H100, "bob")
     shop.poll(TUESDAY + 14 * HOUR)
@@ -154,6 +159,11 @@ def test_what_is_over_is_not_told_again_within_a_day_and_a_report_shows_it(shop:
         before = reader.load_unusual_alerts(Period(start=TUESDAY - DAY, end=TUESDAY))
     assert says(told) == [("unusual:spend", "owner bob")]
     assert before == []
+    document = build_report_document(replace(SPENT, unusual=tuple(told)))
+    (row,) = document.data["unusual"]
+    assert (row["at"], row["kind"], row["subject"]) == ("2026-07-07T10:00:00Z", "spend", "owner bob")
+    (table,) = (one for one in document.tables if one.title == "Unusual")
+    assert table.rows[0][1] == told[0].what
 
 
 def test_a_new_region_is_told_and_takes_the_place_of_the_alert_about_the_machine(shop: Shop) -> None:
@@ -214,3 +224,22 @@ def test_a_ledger_of_three_days_says_nothing(shop: Shop) -> None:
         shop.add(f"many-{number}", H100, "bob", region="eu-north-1")
     shop.poll(at)
     assert shop.guard() == []
+
+
+def test_the_settings_turn_it_off_and_change_the_floor_also_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "costguard.toml"
+    file.write_text("[anomalies]\nfloor_usd_per_day = 50\n", encoding="utf-8")
+    watch = open_anomaly_watch(read_settings(str(file)))
+    assert watch is not None
+    assert watch.floor == 50
+    monkeypatch.setenv("COSTGUARD_ANOMALIES__FLOOR_USD_PER_DAY", "70")
+    watch = open_anomaly_watch(read_settings(str(file)))
+    assert watch is not None
+    assert watch.floor == 70
+    monkeypatch.setenv("COSTGUARD_ANOMALIES__ENABLED", "false")
+    assert open_anomaly_watch(read_settings(str(file))) is None
+    monkeypatch.setenv("COSTGUARD_ANOMALIES__ENABLED", "maybe")
+    with pytest.raises(InputError, match="must be true or false"):
+        read_settings(str(file))

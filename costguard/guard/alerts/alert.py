@@ -24,6 +24,7 @@ from costguard.values.text_format import RATE_PLACES, format_command, format_len
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
+UNUSUAL = "unusual"  # how the topics of what `guard.anomalies` finds begin
 FIRST, NEW_IN_GROUP, ESCALATED, WITHDRAWN, REPEAT_DUE = "first", "new_in_group", "escalated", "withdrawn", "repeat_due"
 RESOLVED, SNOOZE_ENDED, DUE, LATE, ASKED = "resolved", "snooze_ended", "due", "late", "asked"
 NOTIFY_REASONS = {

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, tzinfo
 
-from costguard.guard.alerts.alert import WARNING, Alert, format_alert_rate, format_alert_sum
+from costguard.guard.alerts.alert import UNUSUAL, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.alerts.fleet import join_names
 from costguard.guard.anomalies import ACCOUNT, DAY, DISK, GPU, NEW, OWNER, PRICE, REGION, TYPE, Anomaly
 from costguard.values.money import Money, Rate
 from costguard.values.text_format import format_near_time
 
-UNUSUAL = "unusual"
 NEXT = "nothing automatic: stop what nobody needs, or [anomalies] enabled = false"
 NAMES: Mapping[str, tuple[str, str]] = {
     OWNER: ("spending of {}", "spending on machines and disks without an owner"),

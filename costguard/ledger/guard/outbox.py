@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Update, and_, delete, or_, text, update
 from sqlmodel import col, select
 
 from costguard.guard.alerts.alert import (
+    UNUSUAL,
     Alert,
     AlertState,
     Attachment,
@@ -20,7 +21,6 @@ from costguard.guard.alerts.alert import (
 )
 from costguard.guard.alerts.dispatch import refresh_waiting
 from costguard.guard.alerts.part_delivery import PartDelivery, add_parts, list_numbers
-from costguard.guard.alerts.unusual import UNUSUAL
 from costguard.ledger.db.codecs import Execute, Query, decode_fields, encode_fields
 from costguard.ledger.db.rows import delete_rows, insert_new, make_insert, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
@@ -224,8 +224,8 @@ def load_unusual_alerts(ask: Query, start: datetime, end: datetime) -> list[Aler
     """Return what was told as unusual within [start, end), oldest first; as far back as messages are kept."""
     written = select(OutboxRow.payload).where(col(OutboxRow.at_us) >= to_micros(start), col(OutboxRow.at_us) < to_micros(end))
     payloads = ask(written.where(col(OutboxRow.payload).contains(f'"{UNUSUAL}:')).order_by(col(OutboxRow.id)))
-    told = (one for payload in payloads for one in _decode_message(payload).notices if one.topic.startswith(f"{UNUSUAL}:"))
-    return list({(one.topic, one.subject, one.at): one for one in told}.values())
+    alerts = (one for payload in payloads for one in _decode_message(payload).notices if one.topic.startswith(f"{UNUSUAL}:"))
+    return list({(one.topic, one.subject, one.at): one for one in alerts}.values())
 
 
 def delete_settled(tell: Execute, now: datetime) -> None:

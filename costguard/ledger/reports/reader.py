@@ -38,7 +38,6 @@ from costguard.ledger.db.codecs import (
 from costguard.ledger.db.reader import OpenSnapshot
 from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
-from costguard.ledger.guard.outbox import load_unusual_alerts
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader, parse_labels
 from costguard.ledger.spans.correction_parts import (
@@ -261,6 +260,8 @@ class ReportReader(SpendingReader):
 
     def load_unusual_alerts(self, period: Period) -> list[Alert]:
         """Return what was told as unusual in `period`."""
+        from costguard.ledger.guard.outbox import load_unusual_alerts  # only a full report has them
+
         with self._reader.snapshot() as ask:
             return load_unusual_alerts(ask, period.start, period.end)
 

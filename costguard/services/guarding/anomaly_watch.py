@@ -61,9 +61,9 @@ class AnomalyWatch:
         for one in find_anomalies(usual, list_burning_lines(snapshot.live, now), now=now, holds=self._holds.values()):
             self._found[one.kind, one.subject] = now, build_unusual_alert(one, now, self.zone), list_machine_subjects(one)
         self._found = {place: one for place, one in self._found.items() if now - one[0] < KEPT_FOR}
-        named = {subject for _, _, subjects in self._found.values() for subject in subjects}
-        kept = (one for one in alerts if one.topic != NEW_MACHINE or one.subject not in named)
-        return [*kept, *(alert for _, alert, _ in self._found.values())]
+        machines = {subject for _, _, subjects in self._found.values() for subject in subjects}
+        others = (one for one in alerts if one.topic != NEW_MACHINE or one.subject not in machines)
+        return [*others, *(alert for _, alert, _ in self._found.values())]
 
     def _learn(self, snapshot: GuardSnapshot) -> UsualSpend:
         """Return what is usual in this hour, read from the ledger once an hour."""
