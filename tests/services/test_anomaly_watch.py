@@ -160,7 +160,9 @@ def test_what_is_over_is_not_told_again_within_a_day_and_a_report_shows_it(shop:
     assert says(told) == [("unusual:spend", "owner bob")]
     assert before == []
     document = build_report_document(replace(SPENT, unusual=tuple(told)))
-    (row,) = document.data["unusual"]
+    rows = document.data["unusual"]
+    assert isinstance(rows, list)
+    (row,) = rows
     assert (row["at"], row["kind"], row["subject"]) == ("2026-07-07T10:00:00Z", "spend", "owner bob")
     (table,) = (one for one in document.tables if one.title == "Unusual")
     assert table.rows[0][1] == told[0].what
