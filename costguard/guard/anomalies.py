@@ -321,13 +321,13 @@ def learn_usual_spend(
 
 
 def _learn_rate(hours: Sequence[float], slots: Sequence[Slot]) -> UsualRate:
-    """Return the median of each slot, and the limit by the highest hours of past days; the last 24 hours may be unusual."""
+    """Return the median of each slot, and the limit by the highest hours of past days above it, the last 24 hours included."""
     by_slot = defaultdict[Slot, list[float]](list)
     for slot, cost in zip(slots, hours, strict=True):
         by_slot[slot].append(cost)
     medians = {slot: median(costs) for slot, costs in by_slot.items()}
     above = [cost - medians[slot] for slot, cost in zip(slots, hours, strict=True)]
-    highest = [max(above[start : start + DAY_HOURS]) for start in range(0, len(above) - DAY_HOURS, DAY_HOURS)]
+    highest = [max(above[start : start + DAY_HOURS]) for start in range(0, len(above), DAY_HOURS)]
     return UsualRate(medians, _limit_excess(highest, MARGIN))
 
 

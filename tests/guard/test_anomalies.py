@@ -35,7 +35,7 @@ def spent(owner: str, day: int, dollars: float, *, at: int = 10, hours: int = 1)
     return PastCost(whose(owner), COMPUTE, "USD", first, first + hours - 1, round(dollars * hours * NANO), 0)
 
 
-def line(owner: str, dollars: float, name: str = "m", *, ago: float = 0.1, **more: str) -> BurningLine:
+def line(owner: str, dollars: float, name: str = "m", *, ago: float = 0, **more: str) -> BurningLine:
     where = whose(owner, **more)
     return BurningLine(
         key=ResourceKey(where.provider, where.account, where.region, name),
