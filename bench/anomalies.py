@@ -119,7 +119,8 @@ def _to_burning(line: LabLine) -> BurningLine:
 
 
 def _to_past(line: LabLine) -> PastCost:
-    first, last = FIRST + int(line.start), FIRST + int(line.end - 1e-9)
+    first = FIRST + int(line.start)
+    last = max(first, FIRST + int(line.end - 1e-9))
     length = line.end - line.start
     return PastCost(
         line.attribution, line.charge, "USD", first, last, round(line.rate * length * NANO), round(line.rate * NANO)

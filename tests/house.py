@@ -172,7 +172,7 @@ BUDGETS = {
     "costguard/renderers": 1350,
     "costguard/reporting": 3_174,
     "costguard/runs": 800,
-    "costguard/services": 22_579,
+    "costguard/services": 22_581,
     "costguard/settings": 4_548,
     "costguard/sizing": 11350,
     "costguard/system": 2357,

@@ -245,3 +245,11 @@ def test_the_settings_turn_it_off_and_change_the_floor_also_from_the_environment
     monkeypatch.setenv("COSTGUARD_ANOMALIES__ENABLED", "maybe")
     with pytest.raises(InputError, match="must be true or false"):
         read_settings(str(file))
+
+
+def test_an_error_in_it_does_not_stop_the_guard(shop: Shop) -> None:
+    shop.live_through(2)
+    shop.watch = AnomalyWatch(url="sqlite:////nowhere/ledger.db", zone=UTC, floor=20)
+    assert shop.guard() == []
+    shop.watch = AnomalyWatch(url=shop.url, zone=UTC, floor=None)  # type: ignore[arg-type]  # any fault of ours
+    assert shop.guard() == []

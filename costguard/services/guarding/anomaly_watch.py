@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.budgets.hold import Hold
-from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import Alert
 from costguard.guard.alerts.unusual import build_unusual_alert, list_machine_subjects
 from costguard.guard.anomalies import (
@@ -49,21 +48,24 @@ class AnomalyWatch:
     def add_alerts(self, alerts: Sequence[Alert], snapshot: GuardSnapshot, holds: Sequence[Hold]) -> list[Alert]:
         """Return `alerts` and one for each anomaly at the instant of `snapshot`, which covers those of its new machines.
 
-        `holds`: the open ones. A ledger error is logged: it is no reason not to guard.
+        `holds`: the open ones. Any error is logged, and `alerts` are returned: it is no reason not to guard.
         """
-        now = snapshot.now
         try:
-            usual = self._learn(snapshot)
-        except LedgerError as error:
-            get_log().warning("usual_spend_unknown", why=str(error))
+            self._find(snapshot, holds)
+        except Exception as error:  # noqa: BLE001 - what only advises must not stop the guard
+            get_log().warning("usual_spend_unknown", why=f"{type(error).__name__}: {error}")
             return list(alerts)
+        machines = {subject for _, _, subjects in self._found.values() for subject in subjects}
+        others = (one for one in alerts if one.topic != NEW_MACHINE or one.subject not in machines)
+        return [*others, *(alert for _, alert, _ in self._found.values())]
+
+    def _find(self, snapshot: GuardSnapshot, holds: Sequence[Hold]) -> None:
+        """Update what was found."""
+        usual, now = self._learn(snapshot), snapshot.now
         self._holds |= {one.key: one for one in holds}
         for one in find_anomalies(usual, list_burning_lines(snapshot.live, now), now=now, holds=self._holds.values()):
             self._found[one.kind, one.subject] = now, build_unusual_alert(one, now, self.zone), list_machine_subjects(one)
         self._found = {place: one for place, one in self._found.items() if now - one[0] < KEPT_FOR}
-        machines = {subject for _, _, subjects in self._found.values() for subject in subjects}
-        others = (one for one in alerts if one.topic != NEW_MACHINE or one.subject not in machines)
-        return [*others, *(alert for _, alert, _ in self._found.values())]
 
     def _learn(self, snapshot: GuardSnapshot) -> UsualSpend:
         """Return what is usual in this hour, read from the ledger once an hour."""
