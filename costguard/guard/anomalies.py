@@ -72,13 +72,14 @@ class SpendHistory:
     """What the ledger knows. `costs`: of the last HOURS_BACK. `first_days`: the first day (since 1970) of each attribution.
 
     `disks`: the least size of each (resource, part) in the past week, of those that changed in it. `holds`: taken in the last
-    two days, ended or not.
+    two days, ended or not. `watched_since`: the hour of the first poll: what began before it was not watched.
     """
 
     costs: Sequence[PastCost] = ()
     first_days: Mapping[Attribution, int] = field(default_factory=dict)
     disks: Mapping[tuple[ResourceKey, str], int] = field(default_factory=dict)
     holds: Sequence[Hold] = ()
+    watched_since: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +303,7 @@ def learn_usual_spend(
     for subject, hours in costs.items():
         is_unowned = subject[:2] == (OWNER, "")
         age = min(hour - (begun if is_unowned else first_hours[subject]), HOURS_BACK) // DAY_HOURS * DAY_HOURS
-        if age >= HISTORY_LEAST:
+        if min(age, hour - history.watched_since) >= HISTORY_LEAST:
             rates[subject] = _learn_rate(hours[-age:], slots[-age - 1 : -1])
             if subject.dimension == ACCOUNT:
                 days[subject] = sum(hours[-DAY_HOURS:]), _limit_day(hours[-age:], slots[-age - 1 :])
@@ -313,7 +314,7 @@ def learn_usual_spend(
         prices=_learn_prices(history, hour),
         first_hours=first_hours,
         disks=history.disks,
-        since=begun,
+        since=max(begun, history.watched_since),
         floor=floor_per_day * NANO,
         excess_least=max(floor_per_day * NANO, FLEET_SHARE * fleet),
         zone=zone,

@@ -253,3 +253,15 @@ def test_an_error_in_it_does_not_stop_the_guard(shop: Shop) -> None:
     assert shop.guard() == []
     shop.watch = AnomalyWatch(url=shop.url, zone=UTC, floor=None)  # type: ignore[arg-type]  # any fault of ours
     assert shop.guard() == []
+
+
+def test_machines_that_ran_before_the_first_poll_make_no_history(shop: Shop) -> None:
+    shop.add("old", L40S, "serving")
+    began = BEGUN - 30 * DAY
+    shop.runs["old"] = replace(shop.runs["old"], started_at=began, created_at=began)
+    shop.poll(BEGUN)
+    shop.poll(BEGUN + 2 * HOUR)
+    for number in range(9):
+        shop.add(f"many-{number}", H100, "serving", region="eu-north-1")
+    shop.poll(BEGUN + 2 * HOUR + MINUTE)
+    assert shop.guard() == []

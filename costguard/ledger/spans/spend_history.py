@@ -19,7 +19,7 @@ from costguard.ledger.holds import load_recent_holds
 from costguard.ledger.spans.correction_parts import RESOURCE, Rows, join_parts, select_corrected
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.tables.rollups import DailyRow
-from costguard.ledger.tables.spans import ResourceRow, SpanRow
+from costguard.ledger.tables.spans import CoverageRow, ResourceRow, SpanRow
 from costguard.ledger.types import BIG_INTEGER
 from costguard.metering.meter import HOUR as METER_HOUR
 from costguard.metering.meter import STORAGE
@@ -36,7 +36,9 @@ def load_spend_history(ask: Query, hour: int) -> SpendHistory:
     costs = ask(_sum_closed_hours(), {"since": (hour - HOURS_BACK) * HOUR_US})
     days = ask(select_columns(col(DailyRow.attribution_id), func.min(DailyRow.day)).group_by(col(DailyRow.attribution_id)))
     disks = ask(_select_former_sizes(), {"since": (hour - DISK_HOURS_BACK) * HOUR_US})
+    (first_poll_us,) = ask(select(func.min(CoverageRow.start_us)))
     return SpendHistory(
+        watched_since=hour if first_poll_us is None else int(first_poll_us) // HOUR_US,
         costs=[
             PastCost(attributions[number], charge, currency, int(first), int(last), int(nano), int(price))
             for number, charge, currency, first, last, nano, price in costs
