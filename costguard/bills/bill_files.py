@@ -207,7 +207,8 @@ def _parse_line(row: _FocusColumns, export: FocusSource, currency: str) -> tuple
         export.tally.add_invoiced(row.get_text("BillingCurrency"), parse_bill_amount(row.get(BILLED_COST), BILLED_COST))
     start, end = _require_export_instant(row, "ChargePeriodStart"), _require_export_instant(row, "ChargePeriodEnd")
     payer = row.get_text("BillingAccountId")
-    account = _find_project(row) or row.get_text("SubAccountId") or payer
+    stated = row.get_text("SubAccountId")
+    account = (_find_project(row) if stated.rpartition("/")[2] in ("", payer.rpartition("/")[2]) else "") or stated or payer
     bill = build_bill_name(FOCUS_STATEMENT, payer, _find_billing_start(row, start))
     return BillLine(
         id=_build_id(row, bill, start, currency),
@@ -228,10 +229,13 @@ def _parse_line(row: _FocusColumns, export: FocusSource, currency: str) -> tuple
 
 
 def _find_project(row: _FocusColumns) -> str:
-    """Return the id of the project in `x_Project`, whose SubAccountId may be the billing account; "" if there is none.
+    """Return the id of the project in `x_Project`, for rows whose SubAccountId is the billing account; "" if there is none.
 
-    Google's FOCUS view and export have it as a struct, tables made of them as plain text or as columns.
+    Google's FOCUS view and export have it as a struct, tables made of them as plain text or as columns. In costguard's own
+    exports, which have `x_ChargeKind`, it is a label.
     """
+    if row.get("x_ChargeKind") is not None:
+        return ""
     value = row.get("x_Project")
     its = {str(name).lower(): its for name, its in value.items()} if isinstance(value, Mapping) else {"id": value}
     project = its.get("id") or row.get("x_Project.id") or row.get("x_Project_id")

@@ -17,7 +17,7 @@ from urllib.parse import unquote_plus
 from costguard.notifiers import format_answer
 
 ANSWER_CHARS_READ = 64 * 2**10
-JSON_ESCAPE = re.compile(r"\\\\(?:u([0-9a-fA-F]{4})|[bfnrt])")
+JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|[bfnrt])")
 PROBE_CHARS, NOT_ALNUM = 12, re.compile(r"[\W_]+")
 """By how many letters and digits the beginning and the end of a text are recognised, however it is escaped."""
 NO_REQUEST = "no request was made: the service takes no message of this severity (set min_severity of the route)"
