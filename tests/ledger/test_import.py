@@ -134,9 +134,16 @@ def test_a_ledger_on_a_server_comes_over_to_another_one(postgres_url: str, sqlit
     assert load_rows(sqlite_url) == before
 
 
+UNCHANGED = "_if_unchanged"
+
+
 def drop_new_keys(said: Any, then: Any) -> Any:  # noqa: ANN401 - JSON
-    """What `said` has of the keys of `then`, at any depth: answers gain keys and notes, and none goes or changes."""
+    """What `said` has of the keys of `then`, at any depth: answers gain keys and notes, and none goes or changes.
+
+    A forecast was what is now "if what runs goes on".
+    """
     if isinstance(said, dict) and isinstance(then, dict):
+        said |= {key.removesuffix(UNCHANGED): value for key, value in said.items() if key.endswith(UNCHANGED)}
         return {key: drop_new_keys(value, then[key]) for key, value in said.items() if key in then}
     if isinstance(said, list) and isinstance(then, list) and len(said) == len(then):
         return [drop_new_keys(*pair) for pair in zip(said, then, strict=True)]
