@@ -155,7 +155,7 @@ AWAITED = frozenset[str]()
 BUDGETS = {
     "agent": 7020,
     "costguard/agents": 710,
-    "costguard/bills": 1976,
+    "costguard/bills": 1981,
     "costguard/budgets": 881,
     "costguard/cli": 3266,
     "costguard/data": 300,

@@ -207,8 +207,9 @@ def _parse_line(row: _FocusColumns, export: FocusSource, currency: str) -> tuple
         export.tally.add_invoiced(row.get_text("BillingCurrency"), parse_bill_amount(row.get(BILLED_COST), BILLED_COST))
     start, end = _require_export_instant(row, "ChargePeriodStart"), _require_export_instant(row, "ChargePeriodEnd")
     payer = row.get_text("BillingAccountId")
-    stated = row.get_text("SubAccountId")
-    account = (_find_project(row) if stated.rpartition("/")[2] in ("", payer.rpartition("/")[2]) else "") or stated or payer
+    sub_account = row.get_text("SubAccountId")
+    is_payer = sub_account.rpartition("/")[2] in ("", payer.rpartition("/")[2])
+    account = (_find_project(row) if is_payer else "") or sub_account or payer
     bill = build_bill_name(FOCUS_STATEMENT, payer, _find_billing_start(row, start))
     return BillLine(
         id=_build_id(row, bill, start, currency),
