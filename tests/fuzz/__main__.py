@@ -36,19 +36,20 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", default=secrets.token_hex(8), help="the same inputs in the same order; else others each time")
     parser.add_argument(WORKER, metavar="FOLDER", type=Path)
     asked = parser.parse_args(words)
     if asked.worker:
-        return fuzz_target(TARGETS[asked.targets[0]], asked.worker, asked.seconds)
+        return fuzz_target(TARGETS[asked.targets[0]], asked.worker, asked.seconds, asked.seed)
     names = asked.targets or list(TARGETS)
     with ThreadPoolExecutor(asked.jobs) as pool:
-        return max(pool.map(lambda name: run_worker(name, asked.seconds), names))
+        return max(pool.map(lambda name: run_worker(name, asked.seconds, asked.seed), names))
 
 
-def run_worker(name: str, seconds: float) -> int:
+def run_worker(name: str, seconds: float, seed: str) -> int:
     """Run a target in a process; return 1, with its input in the corpus, if it fails or the kernel ended it."""
     with tempfile.TemporaryDirectory(prefix="costguard-fuzz-") as folder:
-        words = (sys.executable, "-m", "tests.fuzz", name, "--seconds", str(seconds), WORKER, folder)
+        words = (sys.executable, "-m", "tests.fuzz", name, "--seconds", str(seconds), "--seed", seed, WORKER, folder)
         process = subprocess.run(words, capture_output=True, text=True, check=False)
         report = process.stdout.strip() or f"{name}: {process.stderr[-2000:]}"
         if process.returncode not in (0, 1):
@@ -59,32 +60,33 @@ def run_worker(name: str, seconds: float) -> int:
     return min(1, abs(process.returncode))
 
 
-def fuzz_target(target: Target, folder: Path, seconds: float) -> int:
-    """Try inputs for some seconds, the corpus first."""
+def fuzz_target(target: Target, folder: Path, seconds: float, seed: str) -> int:
+    """Try inputs for some seconds, the corpus first. `seed`: chooses them."""
     logging.disable()
     with target.open_reader(folder / "") as read:
         meter = Meter(read, target.refusals, folder / CURRENT)
         seeds = [*target.seeds(), *read_corpus(target.name)]
-        for seed in target.seeds():  # what it loads once counts for none
-            meter.take(seed, limited=False)
-        ends, first = monotonic() + seconds, True
-        while first or monotonic() < ends:
-            failing = try_inputs(target, meter, seeds, ends, with_corpus=first)
+        for one in target.seeds():  # what it loads once counts for none
+            meter.take(one, limited=False)
+        ends, times = monotonic() + seconds, 0
+        while not times or monotonic() < ends:
+            failing = try_inputs(target, meter, seeds, ends, f"{seed}/{times}")
             if failing is not None:
                 return report_failure(target, meter, *failing)
-            first = False
+            times += 1
     figures = f"at most {meter.cpu_s:.2f} s of CPU and {meter.memory_bytes / 1e6:.0f} MB"
     sys.stdout.write(f"{target.name}: {meter.count} inputs in {seconds:g} s, {figures}\n")
     return 0
 
 
-def try_inputs(
-    target: Target, meter: Meter, seeds: Sequence[bytes], ends: float, *, with_corpus: bool
-) -> tuple[bytes, BoundError] | None:
-    """Return an input that passes a bound, and which; None: there is none among EXAMPLES, or the time is over."""
+def try_inputs(target: Target, meter: Meter, seeds: Sequence[bytes], ends: float, seed: str) -> tuple[bytes, BoundError] | None:
+    """Return an input that passes a bound, and which; None: there is none among EXAMPLES, or the time is over.
+
+    The corpus comes first.
+    """
     failing: list[tuple[bytes, BoundError]] = []
 
-    @hypothesis.seed(secrets.randbits(64))
+    @hypothesis.seed(int.from_bytes(sha256(seed.encode()).digest()[:8]))
     @hypothesis.settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -103,7 +105,7 @@ def try_inputs(
         except BoundError as error:
             failing.append((data, error))
 
-    for data in read_corpus(target.name) if with_corpus else ():
+    for data in read_corpus(target.name):
         take(data)
     if not failing:
         try_one()

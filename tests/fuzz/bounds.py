@@ -1,4 +1,4 @@
-"""The bounds of one input: no exception but a refusal, at most 2 s of CPU time, and at most 500 MB beside the reader itself.
+"""The bounds of one input: no exception but a refusal, at most 5 s of CPU time, and at most 500 MB beside the reader itself.
 
 An input that costs more than the kernel's limits ends the process: it stands in a file, for the process that started this one.
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-CPU_S_MAX, MEMORY_BYTES_MAX = 2.0, 500 * 10**6
-CPU_S_KILLED_AFTER = 5
+CPU_S_MAX, MEMORY_BYTES_MAX = 5.0, 500 * 10**6
+CPU_S_KILLED_AFTER = 12
 PAGE, KIB = resource.getpagesize(), 1024
 Reader = Callable[[bytes], None]
 

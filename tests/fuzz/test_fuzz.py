@@ -71,14 +71,14 @@ def test_an_input_that_fails_is_made_smaller_and_kept_and_is_tried_first_from_th
     monkeypatch.setattr(
         fuzz, "try_inputs", lambda *_, **__: (b"a\n" + b"y" * 40 + b"x" + b"y" * 40, BoundError("RuntimeError: an x"))
     )
-    assert fuzz.fuzz_target(target, tmp_path, 1) == 1
+    assert fuzz.fuzz_target(target, tmp_path, 1, "seed") == 1
     (kept,) = fuzz.read_corpus("odd")
     assert kept == b"\nx"
     assert "RuntimeError: an x" in capsys.readouterr().out
     monkeypatch.undo()
     monkeypatch.setattr(fuzz, "CORPUS", tmp_path)
     meter = Meter(refuse_odd, (), tmp_path / "current")
-    assert fuzz.try_inputs(target, meter, [b"b\nz"], 0, with_corpus=True) is not None
+    assert fuzz.try_inputs(target, meter, [b"b\nz"], 0, "seed") is not None
 
 
 @hypothesis.given(change_inputs([b'a\n{"b": [1, "x"]}', b"c\n"], 1000))
