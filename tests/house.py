@@ -161,7 +161,7 @@ BUDGETS = {
     "costguard/data": 300,
     "costguard/files": 655,
     "costguard/formats": 3891,
-    "costguard/guard": 12_464,
+    "costguard/guard": 12_467,
     "costguard/integrations": 250,
     "costguard/ledger": 13_966,
     "costguard/mcp": 601,

@@ -351,7 +351,7 @@ def list_cap_verdicts(
                 truth=ConditionResult(value=True),
                 work=victim.work,
                 since=since,
-                reasons=(*why, *explain_slow_start(victim.live, now)),
+                reasons=(*why, *explain_slow_start(victim.live)),
             )
             verdicts.setdefault(life.key, (victim, verdict))
     return tuple(verdicts.values())
@@ -379,7 +379,7 @@ def _saves_money(candidate: CapCandidate, now: datetime, budget: Budget) -> bool
     """Return whether stopping it saves money that this budget counts. A committed resource is paid for anyway."""
     observation, rate = candidate.live.observation, compute_savings_rate(candidate.live, now)
     saves = rate is not None and rate.currency == budget.cap.currency
-    can_run = observation.state == RUNNING or is_slow_start(candidate.live, now)
+    can_run = observation.state == RUNNING or is_slow_start(candidate.live)
     return can_run and not observation.handling.committed and saves
 
 

@@ -24,11 +24,11 @@ STARTING_FOR = timedelta(minutes=20)
 """How long a machine may be pending or starting at its provider, for the pull of a large image; an assumption, 2026-11."""
 
 
-def is_slow_start(live: LiveResource, now: datetime) -> bool:
-    """Return whether `live` is listed and has been pending or starting for `STARTING_FOR`."""
+def is_slow_start(live: LiveResource) -> bool:
+    """Return whether `live` was pending or starting for `STARTING_FOR` when it was last seen; what came later is not known."""
     observation = live.observation
     arrives = observation.kind == INSTANCE and observation.state in ARRIVING_STATES and live.absent_at is None
-    return arrives and now - find_arriving_since(live) >= STARTING_FOR
+    return arrives and live.seen_at - find_arriving_since(live) >= STARTING_FOR
 
 
 def find_arriving_since(live: LiveResource) -> datetime:
@@ -39,26 +39,29 @@ def find_arriving_since(live: LiveResource) -> datetime:
 
 
 def count_slow_starts(standing: BudgetStatus, machines: Iterable[LiveResource], now: datetime) -> BudgetStatus:
-    """Return `standing` with the slow starts among `machines` that match its budget as certain at the price stated now."""
+    """Return `standing` with the slow starts among `machines` that match its budget as certain until they were last seen.
+
+    They count at the price that is stated at `now`.
+    """
     spent, burn = standing.spent, standing.burn
     for live in machines:
-        if not is_slow_start(live, now) or not matches_filter(standing.budget.match, live.observation.attribution):
+        if not is_slow_start(live) or not matches_filter(standing.budget.match, live.observation.attribution):
             continue
         rate = compute_savings_rate(live, now)
         is_certain = any(span.meter.price.low for span in live.open if span.meter.charge == COMPUTE)
         if is_certain or rate is None or rate.currency != standing.budget.cap.currency:
             continue
         since = max(find_arriving_since(live), standing.period.start)
-        cost = rate.multiply_seconds(max(round((now - since).total_seconds()), 0))
+        cost = rate.multiply_seconds(max(round((live.seen_at - since).total_seconds()), 0))
         spent, burn = _raise_low(spent, cost.nano), _raise_low(burn, rate.nano_per_hour)
     return replace(standing, spent=spent, burn=burn)
 
 
-def explain_slow_start(live: LiveResource, now: datetime) -> tuple[str, ...]:
+def explain_slow_start(live: LiveResource) -> tuple[str, ...]:
     """Return why a hard cap counts `live` although it does not run; () if it is no slow start."""
-    if not is_slow_start(live, now):
+    if not is_slow_start(live):
         return ()
-    state, length = live.observation.state, format_length(now - find_arriving_since(live))
+    state, length = live.observation.state, format_length(live.seen_at - find_arriving_since(live))
     return (f"it is {state} for {length}: whether that is billed is not known, and the cap counts its stated price",)
 
 

@@ -163,7 +163,7 @@ def view(project: Any, *args: Any) -> dict[str, Any]:  # noqa: ANN401 - as the f
     )
 
 
-def detailed(start: datetime, end: datetime, amount: Decimal, charge: str, where: str) -> dict[str, Any]:
+def build_detailed_row(start: datetime, end: datetime, amount: Decimal, charge: str, where: str) -> dict[str, Any]:
     """A row of the detailed export of an account in EUR, with a discount."""
     return {
         "billing_account_id": "01-02",
@@ -194,8 +194,8 @@ FORMS: dict[str, tuple[Callable[..., dict[str, Any]], bool]] = {
     "the FOCUS view as CSV with JSON in its cells": (partial(view, {"id": "acme-lab"}), True),
     "the FOCUS view with the project as text": (partial(view, "acme-lab"), True),
     "Google's own FOCUS export": (partial(view, {"Id": "acme-lab", "Number": "1"}), False),
-    "the detailed export": (detailed, False),
-    "the detailed export as CSV": (detailed, True),
+    "the detailed export": (build_detailed_row, False),
+    "the detailed export as CSV": (build_detailed_row, True),
 }
 
 

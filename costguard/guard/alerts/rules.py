@@ -417,7 +417,7 @@ def _list_start_alerts(
             build_alert_subject(one, find_owner(one.observation, rules.owner_from), snapshot.now, rules.zone, topic="starting"),
         )
         for one in snapshot.live
-        if is_slow_start(one, snapshot.now)
+        if is_slow_start(one)
     )
     yield from list_slow_start_alerts(starting, snapshot.now)
 
