@@ -6,7 +6,7 @@ Example: $3,000 a month for resources with the label team=vision, in months of E
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 
@@ -52,6 +52,7 @@ class ResourceFilter:
 
 
 MATCH_ALL = ResourceFilter()
+FILTER_KEYS = tuple(one.name for one in fields(ResourceFilter) if one.name != "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,20 @@ def find_budget_period(budget: Budget, now: datetime) -> Period:
         period = finders[budget.period](now, budget.zone)
     start = period.start if budget.start is None else max(period.start, budget.start)
     return Period(start=start, end=max(start, period.end if budget.end is None else min(period.end, budget.end)))
+
+
+def covers_filter(outer: ResourceFilter, inner: ResourceFilter) -> bool:
+    """Return whether everything that `inner` selects is selected by `outer`, as far as both say it."""
+    pairs = ((getattr(outer, name), getattr(inner, name)) for name in FILTER_KEYS)
+    within = all(outside is None or (inside is not None and {*inside} <= {*outside}) for outside, inside in pairs)
+    labels = dict(inner.labels or ())
+    return within and all(key in labels and {*labels[key]} <= {*values} for key, values in outer.labels or ())
+
+
+def list_filter_words(match: ResourceFilter) -> tuple[str, ...]:
+    """Return the criteria of `match` as `report --only` takes them: ("owner=vision", "team=cv")."""
+    criteria = ((name.removesuffix("s"), getattr(match, name)) for name in FILTER_KEYS)
+    return tuple(f"{key}={value}" for key, values in (*criteria, *(match.labels or ())) for value in values or ())
 
 
 def matches_filter(match: ResourceFilter, attribution: Attribution) -> bool:

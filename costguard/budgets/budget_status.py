@@ -33,7 +33,7 @@ from costguard.values.calendar import Period
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, MoneyInterval, divide_half_even
-from costguard.values.text_format import format_near_time, get_currency_sign, is_wide
+from costguard.values.text_format import format_amount, format_near_time, get_currency_sign, is_wide
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
 ALREADY_HELD, RENEWED = "already_held", "renewed"
@@ -125,29 +125,29 @@ class Admission:
         """Return one sentence: which budget decided, how much of it is left, and what became of a hold that was open before."""
         if self.was is None:
             return self._describe_budget()
-        was = f"{self.was.format()} {self.was.currency}"
+        was = f"{format_amount(self.was)} {self.was.currency}"
         if not self.admitted:
             return f"{self._describe_budget()}; the earlier hold of {was} stays"
         decided = f" ({self._describe_budget()})" if self.cap else ""
-        return f"{self.asked.format()} {self.asked.currency} is held instead of {was}{decided}"
+        return f"{format_amount(self.asked)} {self.asked.currency} is held instead of {was}{decided}"
 
     def _describe_budget(self) -> str:
-        amount = f"{self.asked.format()} {self.asked.currency}"
+        amount = f"{format_amount(self.asked)} {self.asked.currency}"
         if self.cap is None or self.left is None:
             return f"{amount} is held already" if self.reason == ALREADY_HELD else f"no budget limits {amount}"
         if self.reason == OTHER_CURRENCY:
             return f"budget {self.budget} is in {self.cap.currency}, and {amount} cannot be compared with it"
-        sign, cap = get_currency_sign(self.cap.currency), self.cap.format()
+        sign, cap = get_currency_sign(self.cap.currency), format_amount(self.cap)
         if self.left.nano < 0:
             spent = self.cap - self.left
             may = (
                 "over budget by" if self.left_range is None or self.left_range.high.nano < 0 else "may be over budget by up to"
             )
-            standing = f"{may} {sign}{Money(nano=-self.left.nano, currency=self.cap.currency).format()} "
-            return f"budget {self.budget}: {standing}({sign}{spent.format()} of {sign}{cap})"
+            standing = f"{may} {sign}{format_amount(Money(nano=-self.left.nano, currency=self.cap.currency))} "
+            return f"budget {self.budget}: {standing}({sign}{format_amount(spent)} of {sign}{cap})"
         answer = "enough" if self.admitted else "not enough"
         least = "at least " if self.left_range is not None and is_wide(self.left_range) else ""
-        return f"budget {self.budget}: {least}{sign}{self.left.format()} of {sign}{cap} left, {answer} for {amount}"
+        return f"budget {self.budget}: {least}{sign}{format_amount(self.left)} of {sign}{cap} left, {answer} for {amount}"
 
 
 def compute_budget_status(
@@ -237,7 +237,7 @@ def _describe_spent(standing: BudgetStatus) -> str:
     cap, spent = standing.budget.cap, standing.spent
     low, expected, high = (_format_percent(Fraction(end.nano, cap.nano)) for end in (spent.low, spent.expected, spent.high))
     share = expected if low == high else f"between {low.removesuffix(' %')} and {high} ({expected} expected)"
-    return f"{share} of {cap.format()} {cap.currency}"
+    return f"{share} of {format_amount(cap)} {cap.currency}"
 
 
 def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
@@ -252,8 +252,8 @@ def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
     if threshold.measure == FORECAST and standing.forecast.low.nano > limit * cap.nano:
         sign, ahead = get_currency_sign(cap.currency), standing.forecast
         basis = "" if standing.basis == WEEKS else f"; from {BASES[standing.basis]}"
-        expected = f"{sign}{ahead.expected.format()} expected, cap {sign}{cap.format()}{basis}"
-        return f"on course for at least {sign}{ahead.low.format()} ({expected})"
+        expected = f"{sign}{format_amount(ahead.expected)} expected, cap {sign}{format_amount(cap)}{basis}"
+        return f"on course for at least {sign}{format_amount(ahead.low)} ({expected})"
     hours = standing.time_to_cap_hours
     if threshold.measure == TIME_TO_CAP and hours is not None and hours < limit:
         return f"{_describe_time_to_cap(standing, hours)}{doubt}"
@@ -267,7 +267,9 @@ def _describe_time_to_cap(standing: BudgetStatus, hours: Fraction) -> str:
     usual = _compute_time_to_cap(cap - spent.expected, standing.burn.expected, None)
     later = "not expected" if usual is None else f"{_format_tenths(usual)} h expected"
     doubtful = f" at the earliest ({later})" if usual != hours else ""
-    return f"the cap of {cap.format()} {cap.currency} is reached in {_format_tenths(hours)} h{doubtful} if what runs goes on"
+    return (
+        f"the cap of {format_amount(cap)} {cap.currency} is reached in {_format_tenths(hours)} h{doubtful} if what runs goes on"
+    )
 
 
 def _get_tightness(admission: Admission) -> tuple[bool, bool, int]:
@@ -306,7 +308,7 @@ def _list_unknown_prices(spendings: Iterable[Spending]) -> list[str]:
     if not bounds:
         return []
     most = Money(nano=sum(b.nano for b in bounds), currency=bounds[0].currency)
-    return [f"up to {most.format()} {most.currency} of it is at estimated prices"]
+    return [f"up to {format_amount(most)} {most.currency} of it is at estimated prices"]
 
 
 def _format_percent(share: Fraction) -> str:

@@ -143,6 +143,11 @@ def counts_in_filter(hold: Hold, match: ResourceFilter) -> bool:
     return all(labels[key] in values if key in labels else bool(values) for key, values in match.labels or ())
 
 
+def is_hold_within(hold: Hold, match: ResourceFilter) -> bool:
+    """Return whether the run surely matches `match`: what it does not state is in nobody's report but that of everything."""
+    return counts_in_filter(hold, match) and not list_open_attributes(hold, match)
+
+
 def list_open_attributes(hold: Hold, match: ResourceFilter) -> tuple[str, ...]:
     """Return the attributes that `match` selects by and `hold` does not state: if stated, the run may fall outside."""
     pairs = (

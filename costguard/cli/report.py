@@ -5,6 +5,7 @@ Examples:
   costguard report --month 2026-10 --by provider,owner
   costguard report --week 2026-W40 --by team,label:run
   costguard report --from 2026-10-03 --to 2026-10-03T18:00 --by resource
+  costguard report --last 7d --only owner=vision
   costguard report --month 2026-10 --zone Europe/Berlin --csv
   costguard report --month 2026-10 --format focus --output october.csv      # also october.parquet, --format beancount
   costguard report --month 2026-10 --email lead@lab.org --notify team        # [[report]] in the settings sends it monthly
@@ -40,6 +41,17 @@ def command(
     week: Annotated[o.Text, Option(metavar="YYYY-Www", help="Week to report, Monday to Sunday (ISO 8601).")] = None,
     start: Annotated[o.Text, Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
     end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End: a time or the day after the last (default: now).")] = None,
+    last: Annotated[o.Text, Option(metavar="TIME", help="The time up to now: 7d, 24h, 2w.")] = None,
+    only: Annotated[
+        o.Names,
+        Option(
+            metavar="KEY=VALUE",
+            help=(
+                "Only this spending, with the budgets within it: owner, team, project, provider, account, region, gpu, tier, "
+                "kind. Repeat it for more values or keys."
+            ),
+        ),
+    ] = None,
     by: Annotated[
         o.Text,
         Option(
@@ -52,6 +64,7 @@ def command(
     ] = None,
     zone: o.Zone = None,
     strict: Annotated[bool, Option("--strict", help="Exit 4 if the polls of an account have gaps.")] = False,
+    in_full: Annotated[bool, Option("--all", help="List what is not counted, instead of one line.")] = False,
     focus_version: Annotated[  # the renderer takes it
         o.Text, Option("--focus-version", metavar="N", help="For --format focus: 1.2 | 1.3 | 1.4 (1.4).")
     ] = None,
@@ -69,7 +82,7 @@ def command(
 ) -> CommandAnswer:
     """Print the report of a period, or send it."""
     needs = find_format(ctx).needs
-    period_options = {"month": month, "day": day, "week": week, "from": start, "to": end}
+    period_options = {"month": month, "day": day, "week": week, "last": last, "from": start, "to": end}
     if email or notify:
         from costguard.services.report import report_delivery
 
@@ -78,6 +91,7 @@ def command(
         return report_delivery.send_report(
             period=period_options,
             by=by,
+            only=only or (),
             zone=zone,
             strict=strict,
             people=people,
@@ -92,7 +106,14 @@ def command(
     from costguard.services.report import ledger_answers
 
     return ledger_answers.answer_report(
-        period=period_options, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config
+        period=period_options,
+        by=by,
+        only=only or (),
+        zone=zone,
+        strict=strict,
+        in_full=in_full,
+        needs=needs,
+        config=ctx.obj.config,
     )
 
 

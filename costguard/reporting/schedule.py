@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter
 from costguard.metering.inventory import POLL_AHEAD_MAX
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
 from costguard.values.calendar import resolve_wall_time
@@ -31,7 +32,7 @@ MAIL_PREFIX = "mail:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSchedule:
-    """A `[[report]]`. `every`: of REPORT_FREQUENCIES. `at`: on the zone's clock. `by`: the keys to group by.
+    """A `[[report]]`. `every`: of REPORT_FREQUENCIES. `at`: on the zone's clock. `by`: the keys to group by. `match`: of what.
 
     `channels`: names, never addresses. `format`: of the attachment, if the channel accepts files.
     """
@@ -42,6 +43,7 @@ class ReportSchedule:
     by: tuple[str, ...]
     at: time = time(8)
     format: str = "html"
+    match: ResourceFilter = MATCH_ALL
 
     def __post_init__(self) -> None:
         require_one_of(self.every, REPORT_FREQUENCIES, "report.every")

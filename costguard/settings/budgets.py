@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, tzinfo
 from fractions import Fraction
 from typing import Annotated, Self
@@ -33,6 +34,7 @@ from costguard.settings.model import (
     choose_many,
     describe_flag,
     describe_key,
+    read_model,
     read_models,
     refuse,
     require_table,
@@ -87,6 +89,25 @@ def make_filter(table: MatchTable | None) -> ResourceFilter:
     """Return the filter that the keys of a MatchTable define; without any of them it matches everything."""
     criteria = {key: getattr(table, key) for key in MATCH_KEYS if table is not None and key in table.model_fields_set}
     return ResourceFilter(**criteria) if criteria else MATCH_ALL
+
+
+ONLY_HINT = "write --only owner=vision; also provider, account, region, gpu, tier, kind, project and team"
+
+
+def parse_filter(texts: Sequence[str], option: str) -> ResourceFilter:
+    """Return the filter of `option`, such as ("owner=vision", "team=cv"); one key may have several values."""
+    criteria = defaultdict[str, list[str]](list)
+    for text in texts:
+        key, separator, value = (part.strip() for part in text.partition("="))
+        require(bool(separator and value), option, f"is not KEY=VALUE: {describe_value(text)}", ONLY_HINT)
+        key_names = (*(name.removesuffix("s") for name in MATCH_KEYS if name != "labels"), *GROUPED_LABELS)
+        if key.lower() not in key_names:
+            near = find_nearest_names(key, key_names)
+            raise UnknownNameError("key", key, field=option, nearest=near, hint=ONLY_HINT)
+        criteria[key.lower()].append(value)
+    labels = {key: criteria.pop(key) for key in GROUPED_LABELS if key in criteria}
+    table: dict[str, object] = {f"{key}s": values for key, values in criteria.items()} | ({"labels": labels} if labels else {})
+    return make_filter(read_model(MatchTable, table, option, ())) if table else MATCH_ALL
 
 
 CAP_HINT = 'write an amount and its currency, such as "3000 USD"'

@@ -26,6 +26,7 @@ from costguard.errors import InputError, collect_errors, raise_errors, shorten
 from costguard.guard.alerts.alert import AUDIENCES, GROUP_BY_FIELDS, INFO, REPEAT_INTERVALS, SEVERITIES, AlertRoute
 from costguard.reporting.schedule import MAIL_PREFIX, REPORT_FREQUENCIES, ReportSchedule
 from costguard.reporting.statement.groups import parse_group_keys
+from costguard.settings.budgets import MatchTable, make_filter
 from costguard.settings.fields import SettingsTable, parse_duration, read_name, read_section, read_text, read_texts
 from costguard.settings.files import expand_path
 from costguard.settings.model import (
@@ -361,6 +362,11 @@ class ReportTable(SettingsModel):
     format: Annotated[str, fit(FORMAT_PATTERN, "is not a name of a format", 'write "html"')] = describe_key(
         "html", "Of the attachment where a channel takes files; a webhook gets JSON.", "html"
     )
+    match: Annotated[MatchTable | None, require_table('{ owners = ["vision"] }')] = describe_key(
+        None,
+        "Only the spending that it selects, with the budgets within it, as `match` of a budget (default: everything).",
+        {"owners": ["vision"]},
+    )
 
 
 def read_reports(value: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
@@ -378,6 +384,7 @@ def read_reports(value: object, where: str, *, routes: Sequence[AlertRoute], mai
             by=table.by,
             at=table.at,
             format=table.format,
+            match=make_filter(table.match),
         )
 
     return read_models("report", ReportTable, value, where, make, title=_find_report_name)

@@ -51,9 +51,19 @@ def get_currency_sign(currency: str) -> str:
     return "$" if currency == "USD" else f"{currency} "
 
 
+def format_amount(money: Money, places: int = SUM_PLACES) -> str:
+    """Format an amount for people: `5,185.02`. Data has no separators."""
+    return f"{money.to_decimal():,.{places}f}"
+
+
+def format_amount_ends(interval: MoneyInterval, places: int = SUM_PLACES) -> tuple[str, str, str]:
+    """Format low, expected and high for people."""
+    return format_amount(interval.low, places), format_amount(interval.expected, places), format_amount(interval.high, places)
+
+
 def format_interval(interval: MoneyInterval) -> str:
     """Format as `12.34 (11.00 to 13.00)`, or `12.34` if low and high differ by at most 1 % of it: nobody decides by that."""
-    low, expected, high = interval.format_ends().values()
+    low, expected, high = format_amount_ends(interval)
     return f"{expected} ({low} to {high})" if is_wide(interval) and low != high else expected
 
 
@@ -64,7 +74,7 @@ def is_wide(interval: MoneyInterval) -> bool:
 
 def format_bounds(low: Money, high: Money, places: int) -> str:
     """Format as `0 to 16.00`."""
-    return f"{low.format(places) if low.nano else '0'} to {high.format(places)}"
+    return f"{format_amount(low, places) if low.nano else '0'} to {format_amount(high, places)}"
 
 
 def format_share(share: float) -> str:

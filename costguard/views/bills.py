@@ -28,6 +28,7 @@ from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, from_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.text_format import (
+    format_amount,
     format_exact,
     format_instant,
     format_interval_exact,
@@ -153,7 +154,7 @@ def _format_import(one: BillImport) -> str:
 
 def _format_evidence(one: EvidenceSummary) -> str:
     sign, whose = get_currency_sign(one.currency), f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
-    doubt, doubt_left = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.doubt, one.left))
+    doubt, doubt_left = (f"{sign}{format_amount(_to_money(nano, one.currency))}" for nano in (one.doubt, one.left))
     lines = "1 settled bill line limits" if one.lines == 1 else f"{one.lines} settled bill lines limit"
     of = "one resource" if one.resources == 1 else f"{one.resources} resources"
     return f"{whose}: {lines} the charges of {of}: the uncertainty decreases from {doubt} to {doubt_left}."
@@ -162,7 +163,7 @@ def _format_evidence(one: EvidenceSummary) -> str:
 def _format_unused(one: EvidenceFinding) -> str:
     ids = ", ".join(shorten(to_one_line(id_), LONGEST_NAME) for id_ in one.resources if id_)
     lines, were = (f"1 {one.charge} line", "was") if one.lines == 1 else (f"{one.lines} {one.charge} lines", "were")
-    amount = f"{get_currency_sign(one.currency)}{_to_money(one.nano, one.currency).format()}"
+    amount = f"{get_currency_sign(one.currency)}{format_amount(_to_money(one.nano, one.currency))}"
     lead = "CONTRADICTION: " if one.contradicts else ""
     of, whose = f" of {ids}" if ids else "", f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
     return f"{lead}{whose}: {lines}{of} ({amount}) {were} not used as evidence: {REASON_SENTENCES[one.reason]}."
@@ -218,7 +219,7 @@ def _list_total_rows(results: Sequence[DriftResult]) -> Iterator[tuple[str, ...]
         its = [one for one in results if one.currency == currency]
         billed, unexplained = sum(one.billed for one in its), sum(one.unexplained for one in its)
         low, expected, high = (sum(one.charged[end] for one in its) for end in range(3))
-        plain = [_to_money(nano, currency).format() for nano in (abs(billed), expected, low, high, unexplained)]
+        plain = [format_amount(_to_money(nano, currency)) for nano in (abs(billed), expected, low, high, unexplained)]
         sign = get_currency_sign(currency)
         amounts = (f"{'-' * (billed < 0)}{sign}{plain[0]}", f"{sign}{plain[1]}", plain[2], plain[3])
         yield "total", "", *amounts, _format_signed_amount(billed - expected, currency), plain[4], ""
@@ -312,7 +313,7 @@ RESULT_COLUMNS: tuple[Column[DriftResult], ...] = (
 
 
 def _format_nano(nano: int, one: DriftResult) -> str:
-    return _to_money(nano, one.currency).format()
+    return format_amount(_to_money(nano, one.currency))
 
 
 def _build_day_data(day: CellAmounts, currency: str) -> dict[str, object]:
@@ -402,9 +403,9 @@ def list_bill_comparison_lines(records: Sequence[ReconciliationRecord], spent: S
     for one in records:
         mark = get_currency_sign(one.currency)
         drift = _format_signed_amount(one.billed - one.charged[1], one.currency)
-        billed = f"{mark}{_to_money(one.billed, one.currency).format()} billed"
+        billed = f"{mark}{format_amount(_to_money(one.billed, one.currency))} billed"
         summary = f"compared with the bill on {format_local_time(one.at)}: {billed}"
-        off = f"{mark}{_to_money(one.unexplained, one.currency).format()} of it unexplained"
+        off = f"{mark}{format_amount(_to_money(one.unexplained, one.currency))} of it unexplained"
         account = f"{one.provider}/{to_one_line(one.account)}"
         yield f"{account} {summary}, {drift} against the charges, {off}, {OUTCOMES[one.outcome]}"
     compared = {one.provider for one in records}
@@ -427,4 +428,4 @@ def _format_amounts(amounts: NanoAmounts, currency: str) -> dict[str, str]:
 def _format_signed_amount(nano: int, currency: str) -> str:
     """Return `+$1.68`, `-$0.40` or `$0.00`."""
     plus = "+" if nano > 0 else "-" if nano < 0 else ""
-    return f"{plus}{get_currency_sign(currency)}{_to_money(abs(nano), currency).format()}"
+    return f"{plus}{get_currency_sign(currency)}{format_amount(_to_money(abs(nano), currency))}"

@@ -13,6 +13,8 @@ from costguard.budgets.spend_forecast import BASES, WEEKS, SpendForecast
 from costguard.values.money import Money
 from costguard.values.text_format import (
     RATE_PLACES,
+    format_amount,
+    format_amount_ends,
     format_exact,
     format_instant,
     format_interval,
@@ -65,16 +67,22 @@ def format_forecast(ahead: SpendForecast) -> str:
 
 def _format_forecast_cell(standing: BudgetStatus) -> str:
     """Return the forecast in whole units: its cents are never known."""
-    low, expected, high = standing.forecast.format_ends(places=0).values()
+    low, expected, high = format_amount_ends(standing.forecast, 0)
     return f"{expected} ({low} to {high})" if low != high else expected
 
 
-def _format_share(standing: BudgetStatus) -> str:
+def format_budget_share(standing: BudgetStatus) -> str:
     """Return the expected share, and the possible ones where they differ: `8 % (0 to 417)`."""
     cap = standing.budget.cap.nano
     ends = (standing.spent.low, standing.spent.expected, standing.spent.high)
     low, expected, high = (f"{PERCENT * end.nano / cap:.0f}" for end in ends)
     return f"{expected} % ({low} to {high})" if low != high else f"{expected} %"
+
+
+def describe_budget_spend(standing: BudgetStatus) -> str:
+    """Return `$1,234.56 of $3,000.00 a month`."""
+    cap, sign = standing.budget.cap, get_currency_sign(standing.budget.cap.currency)
+    return f"{sign}{format_interval(standing.spent)} of {sign}{format_amount(cap)}, {_format_period(standing)}"
 
 
 def _choose_tone(standing: BudgetStatus) -> str:
@@ -96,9 +104,9 @@ def _list_budget_columns(overshoots: Mapping[str, Money], at: datetime | None = 
         Column("forecast_if_unchanged", "", lambda one: format_interval_exact(one.if_unchanged)),
         Column("forecast_basis", "", lambda one: one.basis),
         Column("burn_per_hour", "", lambda one: format_interval_exact(one.burn, RATE_PLACES)),
-        Column("holds", "holds>", lambda one: format_exact(one.holds), lambda one: one.holds.format()),
-        Column("left", "left>", lambda one: format_exact(one.left), lambda one: one.left.format()),
-        Column("spent_share", "share>", lambda one: _to_number(one.fraction), _format_share),
+        Column("holds", "holds>", lambda one: format_exact(one.holds), lambda one: format_amount(one.holds)),
+        Column("left", "left>", lambda one: format_exact(one.left), lambda one: format_amount(one.left)),
+        Column("spent_share", "share>", lambda one: _to_number(one.fraction), format_budget_share),
         Column("pace", "", lambda one: _to_number(one.pace)),
         Column("time_to_cap_hours", "runs out", lambda one: _to_number(one.time_to_cap_hours), partial(_format_end, at=at)),
         Column(
@@ -127,7 +135,7 @@ def _format_period(standing: BudgetStatus) -> str:
 
 
 def _format_cap(standing: BudgetStatus) -> str:
-    return f"{standing.budget.cap.format()} {standing.budget.cap.currency}"
+    return f"{format_amount(standing.budget.cap)} {standing.budget.cap.currency}"
 
 
 def _format_end(standing: BudgetStatus, at: datetime | None) -> str:
@@ -149,7 +157,7 @@ def _format_warnings(standing: BudgetStatus) -> str:
 def _format_overshoot(standing: BudgetStatus, overshoot: Money | None) -> str:
     if not standing.budget.hard:
         return "not hard"
-    return "not known" if overshoot is None else overshoot.format()
+    return "not known" if overshoot is None else format_amount(overshoot)
 
 
 def _to_number(value: Fraction | None) -> float | None:

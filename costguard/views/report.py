@@ -6,11 +6,10 @@ JSON and CSV contain sums to the nano-unit, so that the groups add up to the tot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
-from costguard.budgets.budget_status import BudgetStatus
+from costguard.budgets.budget import MATCH_ALL, list_filter_words
 from costguard.errors import IncompleteError
 from costguard.metering.inventory import CoverageGap, UncoveredScope
 from costguard.reporting.statement.groups import CostGroup, CurrencySums
@@ -20,6 +19,8 @@ from costguard.values.instant import HOUR_US, to_hours
 from costguard.values.money import ExchangeRate, MoneyInterval
 from costguard.values.text_format import (
     describe_misdated_scope,
+    format_amount,
+    format_amount_ends,
     format_exact,
     format_instant,
     format_interval,
@@ -39,6 +40,8 @@ from costguard.views.report_sections import (
     build_group_data,
     build_savings_data,
     build_section_data,
+    format_count,
+    format_selection,
     list_headline_figures,
     list_lead_sentences,
     list_section_notes,
@@ -52,10 +55,11 @@ MOST_HINTS = 3
 SHORT_LIVED_NOTE = "machines that started and ended between two polls of their account"
 
 
-def build_report_document(statement: Statement, exchange: ExchangeRate | None = None) -> Document:
+def build_report_document(statement: Statement, exchange: ExchangeRate | None = None, *, in_full: bool = False) -> Document:
     """Return the document of the whole statement.
 
-    `exchange`: a rate at which dollars are also shown to people; the data is not converted.
+    `exchange`: a rate at which dollars are also shown to people; the data is not converted. `in_full`: people see each line of
+    what is not counted, and not their number alone.
     """
     sums = (statement.usd, *statement.others)
     group_fields = [[_build_group_fields(group) for group in one.groups] for one in sums]
@@ -81,6 +85,12 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
             for one in statement.prices
             if one.unpriced
         ],
+        "only": list(list_filter_words(statement.match)),
+        "unallocated": [
+            {"by": key, "currency": money.low.currency, "amount": format_interval_exact(money)}
+            for key, money in statement.unallocated
+        ],
+        "budgets": [build_budget_data(one) for one in statement.budgets],
         "saved": build_savings_data(statement),
         "reconciliation": build_bill_comparison_data(statement.held, statement.spent_at),
     }
@@ -90,23 +100,42 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
             _build_record(statement, one.currency, each) for one, of in zip(sums, group_fields, strict=True) for each in of
         ),
         lead=tuple(_list_lead_lines(statement, exchange)),
-        tables=(*(_build_group_table(statement, one, exchange) for one in sums if one.groups), *list_section_tables(statement)),
+        tables=(
+            *(_build_group_table(statement, one, exchange) for one in sums if one.groups),
+            *list_section_tables(statement),
+            *_list_budget_tables(statement),
+        ),
         notes=(
             *_list_footnotes(sums),
             *list_section_notes(statement),
             *(_end_sentence(line) for line in list_bill_comparison_lines(statement.held, statement.spent_at)),
-            *limit_lines((f"Not counted: {_end_sentence(line)}" for line in left_out), "lines"),
+            *((f"Not counted: {_end_sentence(line)}" for line in left_out) if in_full else list_not_counted_lines(statement)),
         ),
         charts=(*list_report_charts(statement), *list_waste_charts(statement)),
         figures=tuple(list_headline_figures(statement)),
     )
 
 
-def add_budgets(document: Document, standings: Sequence[BudgetStatus], at: datetime) -> Document:
-    """Return the report with its budgets as they stood at `at`: spent, forecast, what is left and when it runs out."""
-    data = {**document.data, "budgets": [build_budget_data(one) for one in standings]}
-    tables = (*document.tables, build_budget_table(standings, None, at)) if standings else document.tables
-    return replace(document, data=data, tables=tables)
+def _list_budget_tables(statement: Statement) -> list[TableView]:
+    """Return the budgets as they stood at the end of the period, or stand now: spent, forecast, and what is left."""
+    at = min(statement.as_of, statement.period.end)
+    return [build_budget_table(statement.budgets, None, at)] if statement.budgets else []
+
+
+def list_not_counted_lines(statement: Statement) -> tuple[str, ...]:
+    """Return what the sums leave out as one sentence, () for nothing: `report --all` has its lines."""
+    groups = [group for sums in (statement.usd, *statement.others) for group in sums.groups if group.unknown is not None]
+    unpriced = sum(one.resources for one in statement.prices if one.unpriced)
+    providers = ", ".join(dict.fromkeys(provider for provider, _ in statement.not_modelled))
+    parts = (
+        (unpriced, "resource without a price"),
+        (len(groups), "group at an estimated price"),
+        (len(statement.misdated), "account dated by a wrong clock"),
+        (len(statement.unseen), "scope not read throughout"),
+        (len(statement.not_modelled), f"kind of cost of {providers}"),
+    )
+    counts = [format_count(number, what) for number, what in parts if number]
+    return (f"Not counted in full: {'; '.join(counts)}. costguard report --all lists them.",) if counts else ()
 
 
 def list_not_counted(statement: Statement) -> Iterator[str]:
@@ -181,15 +210,14 @@ def _format_hole_reason(hole: CoverageGap) -> str:
 
 def _format_unpriced(one: PriceSourceCost) -> str:
     sign = get_currency_sign(one.money.high.currency)
-    return (
-        f"{one.resources} unpriced, at most {sign}{one.money.high.format()}: no price known, so the expected cost excludes them"
-    )
+    most = f"{sign}{format_amount(one.money.high)}"
+    return f"{one.resources} unpriced, at most {most}: no price known, so the expected cost excludes them"
 
 
 def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
     name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
     currency = get_currency_sign(money.low.currency)
-    low, expected, high = money.format_ends().values()
+    low, expected, high = format_amount_ends(money)
     price = "unknown" if group.unpriced == group.unknown else "estimated"
     return f"{name}: price {price}; counted as {currency}{expected}, between {low} and {high}"
 
@@ -262,7 +290,7 @@ def _build_record(statement: Statement, currency: str, fields: _GroupFields) -> 
 
 
 def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
-    name = f"{statement.label} ({statement.zone})"
+    name = f"{statement.label} ({statement.zone}){format_selection(statement)}"
     if statement.ahead:
         yield f"{name} is in the future: there is no cost yet."
         return
@@ -273,6 +301,8 @@ def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Ite
     yield f"{name}{until}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}."
     if exchange is not None:
         yield f"In {exchange.currency}: {format_interval(exchange.convert_interval(statement.usd.total))}, {exchange.label}."
+    if statement.match != MATCH_ALL and not any(one.groups for one in (statement.usd, *statement.others)):
+        yield "It selects no charge of this period: costguard report --by owner,team,project lists the names."
     yield from list_lead_sentences(statement)
     for other in statement.others:
         yield f"In another currency: {get_currency_sign(other.currency)}{format_interval(other.total)}."
@@ -283,15 +313,15 @@ def _build_group_table(statement: Statement, sums: CurrencySums, exchange: Excha
     dearest = get_currency_sign(sums.currency).strip()
     judged = sums.waste is not None
     compared = any(group.before is not None for group in sums.groups)
-    low, expected, high = sums.total.format_ends().values()
+    low, expected, high = format_amount_ends(sums.total)
     blank = ("",) * (len(statement.by) - 1)
     hours, gpu_hours = sum(g.us for g in sums.groups), sum(g.gpu_milli_us for g in sums.groups) / 1000
     total = ["total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high]
     cells = [format_waste_cell(sums.waste, computing=True), format_use_cell(sums.waste, gpu_hours)]
     total += cells if judged else []
-    total += [statement.before.part.total.expected.format() if statement.before else ""] if compared else []
+    total += [format_amount(statement.before.part.total.expected) if statement.before else ""] if compared else []
     shown = exchange if sums.currency == "USD" else None
-    total += [shown.convert(sums.total.expected).format()] if shown else []
+    total += [format_amount(shown.convert(sums.total.expected))] if shown else []
     return TableView(
         title="",
         columns=(
@@ -307,13 +337,13 @@ def _build_group_table(statement: Statement, sums: CurrencySums, exchange: Excha
 
 
 def _build_group_row(group: CostGroup, exchange: ExchangeRate | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
-    low, expected, high = group.money.format_ends().values()
+    low, expected, high = format_amount_ends(group.money)
     shown = expected if group.unknown is None else "unknown" if group.unpriced == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
     idle = format_waste_cell(group.waste, computing=bool(group.computing))
     use = format_use_cell(group.waste, group.gpu_milli_us / 1000)
-    previous = "-" if group.before is None else group.before.format()
-    other = "" if exchange is None else exchange.convert(group.money.expected).format()
+    previous = "-" if group.before is None else format_amount(group.before)
+    other = "" if exchange is None else format_amount(exchange.convert(group.money.expected))
     more = (*((idle, use) if judged else ()), *((previous,) if compared else ()), *((other,) if other else ()))
     return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
 

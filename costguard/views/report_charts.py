@@ -14,7 +14,7 @@ from costguard.errors import shorten
 from costguard.reporting.statement.history import CostByDay, WeeklyBurn
 from costguard.reporting.statement.statement import Statement
 from costguard.values.money import Money
-from costguard.values.text_format import format_bounds
+from costguard.values.text_format import format_amount, format_bounds
 from costguard.views.document import BARS, HEAT, STACKED, Chart, ChartSeries
 
 MOST_SERIES, MOST_BARS = 6, 12
@@ -119,10 +119,14 @@ def _build_amount_series(name: str, nanos: Sequence[int], blank: Collection[int]
     return ChartSeries(
         name=shorten(name, LONGEST_LABEL),
         values=tuple(None if number in blank else nano / NANO for number, nano in enumerate(nanos)),
-        texts=tuple("" if number in blank else Money(nano=nano).format() for number, nano in enumerate(nanos)),
+        texts=tuple("" if number in blank else format_amount(Money(nano=nano)) for number, nano in enumerate(nanos)),
     )
 
 
 def _format_nano_interval(nanos: Sequence[int]) -> str:
     low, expected, high = (Money(nano=nano) for nano in nanos)
-    return expected.format() if low.format() == high.format() else f"{expected.format()} ({format_bounds(low, high, 2)})"
+    return (
+        format_amount(expected)
+        if low.format() == high.format()
+        else f"{format_amount(expected)} ({format_bounds(low, high, 2)})"
+    )

@@ -21,18 +21,20 @@ from costguard.reporting.statement.groups import CostGroup
 from costguard.reporting.statement.sections import TopResource
 from costguard.reporting.statement.statement import Statement
 from costguard.values.money import sum_intervals
-from costguard.values.text_format import format_interval, get_currency_sign, limit_lines
+from costguard.values.text_format import format_interval, get_currency_sign
+from costguard.views.budget_status import describe_budget_spend, format_budget_share
 from costguard.views.document import Document, TableView
-from costguard.views.report import list_not_counted
+from costguard.views.report import list_not_counted_lines
+from costguard.views.report_sections import format_selection
 from costguard.views.waste import list_waste_notes
 
-MOST_SPENDERS, MOST_GROUPS = 3, 10
+MOST_SPENDERS, MOST_GROUPS = 5, 10
 LONGEST_NAME = 60
 
 
 def format_report_title(statement: Statement) -> str:
     """Return one line with the period and its cost."""
-    name = f"GPU spending in {statement.label}"
+    name = f"GPU spending in {statement.label}{format_selection(statement)}"
     if statement.ahead or statement.blank:
         return f"{name}: unknown" if statement.blank else f"{name}: not started yet"
     return f"{name}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}"
@@ -45,9 +47,10 @@ def build_report_paragraphs(statement: Statement, document: Document, again: str
     """
     parts = (
         (*document.lead, *_list_missing_sections(statement)),
+        tuple(_list_budget_lines(statement)),
         tuple(_list_top_spenders(statement)),
         tuple(_list_group_lines(statement)),
-        tuple(f"Not counted: {line}" for line in limit_lines(list_not_counted(statement), "lines")),
+        list_not_counted_lines(statement),
         (f"Full report: {again}",),
     )
     return tuple(part for part in parts if part)
@@ -63,6 +66,15 @@ def _list_missing_sections(statement: Statement) -> Iterator[str]:
         yield from list_waste_notes(statement.usd)
     if not statement.saved.savings:
         yield "Saved by the guard: $0.00."
+
+
+def _list_budget_lines(statement: Statement) -> Iterator[str]:
+    for one in statement.budgets[:MOST_GROUPS]:
+        ahead = f"; forecast {get_currency_sign(one.forecast.low.currency)}{format_interval(one.forecast)}"
+        yield (
+            f"Budget {shorten(one.budget.name, LONGEST_NAME)}: {describe_budget_spend(one)}: {format_budget_share(one)}"
+            f"{ahead if statement.running else ''}."
+        )
 
 
 def _list_top_spenders(statement: Statement) -> Iterator[str]:

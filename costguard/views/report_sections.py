@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from costguard.budgets.budget import MATCH_ALL, list_filter_words
 from costguard.errors import shorten
 from costguard.guard.alerts.alert import Alert
 from costguard.reporting.statement.groups import CostGroup, CurrencySums
@@ -26,6 +27,8 @@ from costguard.values.instant import HOUR_US, to_hours
 from costguard.values.money import Money, MoneyInterval, make_zero_interval
 from costguard.values.text_format import (
     LARGEST_SHARE,
+    format_amount,
+    format_amount_ends,
     format_exact,
     format_instant,
     format_interval,
@@ -34,7 +37,7 @@ from costguard.values.text_format import (
     format_local_time,
     get_currency_sign,
 )
-from costguard.views.budget_status import format_forecast
+from costguard.views.budget_status import describe_budget_spend, format_budget_share, format_forecast
 from costguard.views.document import Column, HeadlineFigure, TableView, build_record, build_table
 from costguard.views.utilization import build_use_data, build_use_record, list_use_notes, list_use_sentences
 from costguard.views.waste import (
@@ -46,11 +49,12 @@ from costguard.views.waste import (
 )
 
 LONGEST_NAME, LONGEST_FIGURE_NAME = 60, 40
+MOST_BUDGET_FIGURES = 3
 USD = "USD"
 SAVED_MEANS = (
     f"cost avoided by confirmed acts until the machine ran again, for at most {EXPECTED_FOR.days} days ({HIGH_FOR.days} at the "
     "high end; zero at the low end: the owner could have stopped it at once), less costs at rest; zero for machines that "
-    "ran again within the hour"
+    "ran again within the hour, and for what a hard cap stopped that was not idle"
 )
 NO_QUOTES = "no run of this period has a quote: only committed holds have a quote and an actual cost"
 
@@ -112,6 +116,7 @@ def build_savings_data(statement: Statement) -> dict[str, object]:
         "usd": format_interval_exact(saved.get_net(USD)) if statement.beside or statement.ahead else None,
         "acts": len({one.act.intent_id for one in saved.counted}),
         "suspected_false_stops": len({one.act.intent_id for one in saved.false}),
+        "cap_stops_at_work": len({one.act.intent_id for one in saved.cut}),
         "note": SAVED_MEANS,
         "by_act": [build_record(SAVING_COLUMNS, one) for one in saved.savings],
     }
@@ -126,12 +131,32 @@ def list_lead_sentences(statement: Statement) -> Iterator[str]:
     yield from list_waste_sentences(statement.usd)
     yield from list_use_sentences(statement.usd)
     for money in statement.rest.money:
-        machines = _format_count(statement.rest.machines, "machine")
+        machines = format_count(statement.rest.machines, "machine")
         yield (
             f"Disks of machines that did not run: {get_currency_sign(money.low.currency)}{format_interval(money)} ({machines})."
         )
     if statement.saved.savings:
         yield _format_savings(statement.saved)
+    yield from _list_unallocated(statement)
+
+
+def format_selection(statement: Statement) -> str:
+    """Return `, only owner vision`; "" if the report is about everything."""
+    words = (shorten(word.replace("=", " ", 1), LONGEST_NAME) for word in list_filter_words(statement.match))
+    return f", only {', '.join(words)}" if statement.match != MATCH_ALL else ""
+
+
+def _list_unallocated(statement: Statement) -> Iterator[str]:
+    """Yield what has no owner (or label), and whether it is in the sums."""
+    for key, money in statement.unallocated:
+        amount = f"{get_currency_sign(money.low.currency)}{format_interval(money)}"
+        total = next(one.total for one in (statement.usd, *statement.others) if one.currency == money.low.currency)
+        share = f" ({100 * money.expected.nano // total.expected.nano} % of all)" if total.expected.nano else ""
+        yield (
+            f"Unallocated: {amount} has no {key}{share}."
+            if statement.match == MATCH_ALL
+            else f"Unallocated, and not in this report: {amount} has no {key}."
+        )
 
 
 def list_section_notes(statement: Statement) -> Iterator[str]:
@@ -187,18 +212,19 @@ def _format_comparison(previous: PreviousPeriod, usd: CurrencySums) -> str:
     comparison = (
         "the same"
         if not change.nano
-        else f"${Money(nano=abs(change.nano)).format()} {'more' if change.nano > 0 else 'less'}{by}"
+        else f"${format_amount(Money(nano=abs(change.nano)))} {'more' if change.nano > 0 else 'less'}{by}"
     )
     gaps = "" if previous.complete else "; incomplete"
     return f"{previous.label}, the previous period: {part}. This is {comparison}{gaps}."
 
 
 def _format_savings(saved: Savings) -> str:
-    acts = _format_count(len({one.act.intent_id for one in saved.counted}), "act")
+    acts = format_count(len({one.act.intent_id for one in saved.counted}), "act")
     money = " and ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in saved.net)
-    false = len({one.act.intent_id for one in saved.false})
-    false_stops = f"; {_format_count(false, 'suspected false stop')} not counted" if false else ""
-    return f"Saved by the guard: {money}, by {acts}{false_stops}."
+    false, cut = (len({one.act.intent_id for one in of}) for of in (saved.false, saved.cut))
+    left_out = f"; {format_count(false, 'suspected false stop')} not counted" if false else ""
+    left_out += f"; {format_count(cut, 'stop')} of work by a hard cap not counted" if cut else ""
+    return f"Saved by the guard: {money}, by {acts}{left_out}."
 
 
 def _build_job_data(one: QuotedJob) -> dict[str, object]:
@@ -225,8 +251,10 @@ def _build_price_data(one: PriceSourceCost, statement: Statement) -> dict[str, o
     }
 
 
-def _format_count(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
+def format_count(number: int, what: str) -> str:
+    """Return `1 act` or `3 acts`; of several words the first gets the ending."""
+    noun, _, rest = what.partition(" ")
+    return f"1 {what}" if number == 1 else f"{number:,} {noun}s{f' {rest}' if rest else ''}"
 
 
 def _round_share(value: Fraction | None) -> float | None:
@@ -265,7 +293,7 @@ def _add_job_rows(rows: Sequence[tuple[str, ...]], quotes: Sequence[QuotedRun]) 
                 one, code = several[key], get_currency_sign(quote.hold.money.currency)
                 cells = (f"{shorten(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quote, total cost")
                 amounts = (one.quoted, one.actual, one.actual - one.quoted)
-                yield (*cells, *(f"{code}{money.format()}" for money in amounts))
+                yield (*cells, *(f"{code}{format_amount(money)}" for money in amounts))
 
 
 def _format_machine_name(name: str, id_: str) -> str:
@@ -275,7 +303,7 @@ def _format_machine_name(name: str, id_: str) -> str:
 
 
 def _format_signed_money(money: Money) -> str:
-    return f"{get_currency_sign(money.currency)}{money.format()}"
+    return f"{get_currency_sign(money.currency)}{format_amount(money)}"
 
 
 def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
@@ -295,11 +323,13 @@ def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
         yield _build_money_figure("Disks of stopped machines", money, f"{many} machine{'s' * (many != 1)}")
     for net in statement.saved.net:
         yield _build_money_figure("Saved by the guard", net)
+    for one in statement.budgets if len(statement.budgets) <= MOST_BUDGET_FIGURES else ():
+        yield HeadlineFigure(name=f"Budget {one.budget.name}", text=format_budget_share(one), note=describe_budget_spend(one))
 
 
 def _build_money_figure(name: str, money: MoneyInterval, note: str = "") -> HeadlineFigure:
     """Return an amount, with its bounds if they differ by a cent or more."""
-    low, expected, high = money.format_ends().values()
+    low, expected, high = format_amount_ends(money)
     code = get_currency_sign(money.expected.currency)
     bounds = "" if low == high else f"between {_move_minus_sign(low, code)} and {_move_minus_sign(high, code)}"
     return HeadlineFigure(name=name, text=_move_minus_sign(expected, code), note="; ".join(filter(None, (bounds, note))))
@@ -313,19 +343,24 @@ def _build_change_figure(statement: Statement) -> HeadlineFigure:
     if change is None:
         return HeadlineFigure(name=name, text="not known", note="not polled in that period")
     was = (
-        f"${previous.part.total.expected.format()} in the same part of it"
+        f"${format_amount(previous.part.total.expected)} in the same part of it"
         if statement.running
-        else f"from ${previous.usd.total.expected.format()}"
+        else f"from ${format_amount(previous.usd.total.expected)}"
     )
     by = f"; {float(share):+.0%}" if share is not None and abs(share) < LARGEST_SHARE else ""
     gaps = "" if previous.complete else "; incomplete"
-    text = _move_minus_sign(change.format(), "$")
+    text = _move_minus_sign(format_amount(change), "$")
     return HeadlineFigure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{gaps}")
 
 
 def _move_minus_sign(amount: str, code: str) -> str:
     """Return `-$5.00` instead of `$-5.00`."""
     return f"-{code}{amount[1:]}" if amount.startswith("-") else f"{code}{amount}"
+
+
+def _format_saved_cell(one: Saving) -> str:
+    saved = f"{get_currency_sign(one.rest.currency)}{format_interval(one.usd)}"
+    return "false stop?" if one.false else "at work" if one.act.cut else saved
 
 
 SPENDER_COLUMNS: tuple[Column[TopResource], ...] = (
@@ -391,19 +426,20 @@ SAVING_COLUMNS: tuple[Column[Saving], ...] = (
         lambda one: "-" if one.again_at is None else f"after {format_length(one.again_at - one.at)}",
     ),
     Column("suspected_false_stop", "", lambda one: one.false),
+    Column("cap_stop_at_work", "", lambda one: one.act.cut),
     Column("currency", "", lambda one: one.rest.currency),
     Column(
         "avoided",
         "avoided>",
         lambda one: format_interval_exact(one.avoided),
-        lambda one: f"{get_currency_sign(one.rest.currency)}{one.avoided.expected.format()}",
+        lambda one: f"{get_currency_sign(one.rest.currency)}{format_amount(one.avoided.expected)}",
     ),
     Column("at_rest", "disks>", lambda one: format_exact(one.rest), lambda one: _format_signed_money(one.rest)),
     Column(
         "saved",
         "saved>",
         lambda one: format_interval_exact(one.usd),
-        lambda one: "false stop?" if one.false else f"{get_currency_sign(one.rest.currency)}{format_interval(one.usd)}",
+        _format_saved_cell,
     ),
 )
 QUOTED_RUN_COLUMNS: tuple[Column[QuotedRun], ...] = (
@@ -417,13 +453,13 @@ QUOTED_RUN_COLUMNS: tuple[Column[QuotedRun], ...] = (
         "actual",
         "actual>",
         lambda one: format_exact(one.actual),
-        lambda one: f"{get_currency_sign(one.hold.money.currency)}{one.actual.format()}",
+        lambda one: f"{get_currency_sign(one.hold.money.currency)}{format_amount(one.actual)}",
     ),
     Column(
         "over",
         "difference>",
         lambda one: format_exact(one.over),
-        lambda one: f"{get_currency_sign(one.hold.money.currency)}{one.over.format()}",
+        lambda one: f"{get_currency_sign(one.hold.money.currency)}{format_amount(one.over)}",
     ),
     Column("ended_at", "", lambda one: format_instant(one.hold.ended_at) if one.hold.ended_at else None),
 )

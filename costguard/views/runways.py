@@ -9,6 +9,7 @@ from costguard.budgets.runway import Runway
 from costguard.errors import shorten
 from costguard.values.text_format import (
     RATE_PLACES,
+    format_amount,
     format_exact,
     format_instant,
     format_length,
@@ -49,7 +50,7 @@ def list_runway_lines(runways: Iterable[Runway], at: datetime) -> Iterator[str]:
             yield f"{who} is prepaid, but its balance is unknown: {runway.why}."
             continue
         code = get_currency_sign(balance.amount.currency)
-        left = f"{who}: {code}{balance.amount.format()} left"
+        left = f"{who}: {code}{format_amount(balance.amount)} left"
         if runway.left is None:
             yield f"{left}; {runway.why}."
         else:

@@ -25,6 +25,7 @@ from costguard.values.text_format import (
     RATE_PLACES,
     describe_misdated_scope,
     describe_unreached_scope,
+    format_amount_ends,
     format_bounds,
     format_exact,
     format_instant,
@@ -286,10 +287,8 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
     yield f"{month}: ${format_interval(usd.to_date)}; forecast {format_forecast(usd.ahead)}."
     if exchange is not None:
-        rate, spent = (
-            exchange.convert(usd.burn.stated).format(RATE_PLACES),
-            format_interval(exchange.convert_interval(usd.to_date)),
-        )
+        rate = exchange.convert(usd.burn.stated).format(RATE_PLACES)
+        spent = format_interval(exchange.convert_interval(usd.to_date))
         ahead = format_interval(exchange.convert_interval(usd.ahead.total))
         yield f"In {exchange.currency}: {rate} an hour, {spent} so far, {ahead} by its end, {exchange.label}."
     yield from list_runway_lines(status.runways or (), status.at)
@@ -336,7 +335,7 @@ def _format_short_spend(one: ResourceBurn) -> str:
     """Return the amount alone, or both ends where they are far apart."""
     spent = one.live.spent
     code = "" if spent.low.currency == "USD" else get_currency_sign(spent.low.currency)
-    low, expected, high = spent.format_ends().values()
+    low, expected, high = format_amount_ends(spent)
     return f"{code}{low} to {high}" if is_wide(spent) and low != high else f"{code}{expected}"
 
 

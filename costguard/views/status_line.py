@@ -14,7 +14,7 @@ from costguard.errors import NoAnswerError
 from costguard.metering.inventory import COMPLETE
 from costguard.reporting.status import FleetStatus
 from costguard.values.money import Money
-from costguard.values.text_format import format_interval, get_currency_sign
+from costguard.values.text_format import format_amount, format_interval, get_currency_sign
 from costguard.views.document import Document
 
 
@@ -61,5 +61,4 @@ def _describe_share(standing: BudgetStatus) -> str:
 
 
 def _format_money(money: Money) -> str:
-    units, _, cents = money.format().partition(".")
-    return f"{get_currency_sign(money.currency)}{int(units):,}.{cents}"
+    return f"{get_currency_sign(money.currency)}{format_amount(money)}"

@@ -17,7 +17,7 @@ from costguard.reporting.statement.statement import Statement
 from costguard.reporting.statement.waste import Waste
 from costguard.values.instant import EPOCH, HOUR_US, to_hours
 from costguard.values.money import Money
-from costguard.values.text_format import format_exact, format_share
+from costguard.values.text_format import format_amount, format_exact, format_share
 from costguard.views.document import BARS, STACKED, Chart, ChartSeries, Column, HeadlineFigure
 from costguard.views.report_charts import LONGEST_LABEL, MOST_BARS, NOBODY
 
@@ -58,7 +58,7 @@ def list_waste_sentences(usd: CurrencySums) -> Iterator[str]:
     waste, share = usd.waste, usd.judged_share
     if waste is not None and share is not None:
         of = f"of the {format_share(float(share))} of the compute cost with known activity"
-        yield f"Idle: ${Money(nano=waste.idle).format()} ({_describe_idle(waste)}), and {_format_partly(waste)}, {of}."
+        yield f"Idle: ${format_amount(Money(nano=waste.idle))} ({_describe_idle(waste)}), and {_format_partly(waste)}, {of}."
 
 
 def list_waste_notes(usd: CurrencySums) -> Iterator[str]:
@@ -73,12 +73,12 @@ def build_waste_figure(usd: CurrencySums) -> HeadlineFigure:
     if waste is None or share is None:
         return HeadlineFigure(name="Idle", text="not known", note=WITHOUT_DATA)
     note = f"and {_format_partly(waste)}, of the {float(share):.0%} with known activity"
-    return HeadlineFigure(name="Idle", text=f"${Money(nano=waste.idle).format()}", note=note)
+    return HeadlineFigure(name="Idle", text=f"${format_amount(Money(nano=waste.idle))}", note=note)
 
 
 def format_waste_cell(waste: Waste | None, *, computing: bool) -> str:
     """Return the waste of a group, or of the total, in a table. `computing`: whether there is any compute cost to judge."""
-    return "-" if not computing else "unknown" if waste is None else Money(nano=waste.wasted).format()
+    return "-" if not computing else "unknown" if waste is None else format_amount(Money(nano=waste.wasted))
 
 
 def list_waste_charts(statement: Statement) -> Iterator[Chart]:
@@ -106,7 +106,7 @@ def _describe_idle(waste: Waste) -> str:
 
 
 def _format_partly(waste: Waste) -> str:
-    return f"${Money(nano=waste.partly).format()} partly idle"
+    return f"${format_amount(Money(nano=waste.partly))} partly idle"
 
 
 def _sum_shares_by_day(days: CostByDay, idle_days: Mapping[int, tuple[int, int]]) -> dict[str, Fraction | None]:

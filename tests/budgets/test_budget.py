@@ -168,7 +168,7 @@ def test_ninety_percent_on_day_two_is_a_concern() -> None:
     budget = Budget(name="all", cap=usd("1000"))
     found = stands(budget, (spent("900"),), now=datetime(2026, 11, 2, 12, tzinfo=UTC))
     assert [(c.measure, c.says) for c in list_budget_warnings(found)] == [
-        ("pace", "90 % of 1000.00 USD is spent when 5 % of the month has passed")
+        ("pace", "90 % of 1,000.00 USD is spent when 5 % of the month has passed")
     ]
 
 
@@ -208,7 +208,7 @@ def test_a_spend_that_nobody_could_look_at_is_never_stated_as_a_fact() -> None:
     night = NOON.replace(hour=0)
     monthly = Budget(name="all", cap=usd("1000"), warn=(BudgetThreshold(measure="spent", limit=Fraction(1)),))
     (warning,) = list_budget_warnings(stands(monthly, (spent("0", "80", "4170"),), (burn("0", "0", "9", unseen=night),)))
-    assert warning.says == ("between 0 and 417 % (8 % expected) of 1000.00 USD is spent: nobody could look since 00:00 UTC")
+    assert warning.says == ("between 0 and 417 % (8 % expected) of 1,000.00 USD is spent: nobody could look since 00:00 UTC")
 
 
 def test_a_cap_that_only_the_high_end_reaches_may_be_reached() -> None:

@@ -59,13 +59,13 @@ def test_a_report_goes_to_the_person_alone_with_the_page_enclosed(report: Comman
     printed = report(*MONTH, "--json").data
     text, page = parts_of(letter)
     assert letter["Subject"].startswith("costguard: GPU spending in 2026-10: $")
-    assert f"2026-10 (Europe/Berlin): ${float(printed['totals']['expected']):.2f}" in text
+    assert f"2026-10 (Europe/Berlin): ${float(printed['totals']['expected']):,.2f}" in text
     assert "Sent now because it was requested, at 2026-11-01 13:00 CET." in text
     assert "Most expensive, 1: " in text
     assert "2026-09, the previous period: " in text
     assert "Idle: not known" in text
     assert "Saved by the guard: $0.00." in text
-    assert "Not counted: " in text
+    assert "Not counted in full: " in text
     assert "Full report: costguard report --month 2026-10 --by provider,account,owner,gpu --zone Europe/Berlin" in text
     assert (page.get_filename(), page.get_content_type()) == ("costguard-2026-10.html", "text/html")
     assert page.get_content() == report(*MONTH, "--format", "html").out

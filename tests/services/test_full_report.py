@@ -109,7 +109,7 @@ def test_the_forgotten_weekend_saved_what_the_story_says(weekend: StoryOutcome) 
     assert saving.rest.format() == "3.39"
     assert saving.usd.format_ends() == {"low": "0.00", "expected": "2024.53", "high": "2024.53"}
     assert found.saved.get_net("USD") == saving.usd
-    assert "Saved by the guard: $2024.53 (0.00 to 2024.53), by 1 act." in build_report_document(found).lead
+    assert "Saved by the guard: $2,024.53 (0.00 to 2,024.53), by 1 act." in build_report_document(found).lead
 
 
 def test_days_of_a_saving_add_up_to_it(weekend: StoryOutcome) -> None:

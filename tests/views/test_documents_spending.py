@@ -175,7 +175,8 @@ def test_people_see_cents_and_a_total() -> None:
     text = table.render(
         build_report_document(stated(FakeBooks(spent=(spent(THIRD), spent(money("10"), attribution(owner=""))))))
     )
-    assert text.splitlines()[2:6] == [
+    assert text.splitlines()[1] == "Unallocated: $10.00 has no owner (96 % of all)."
+    assert text.splitlines()[3:7] == [
         "provider  owner  hours  GPU-hours      $    low   high",
         "aws       -        1.0        8.0  10.00  10.00  10.00",
         "aws       ada      1.0        8.0   0.33   0.33   0.33",
@@ -191,7 +192,7 @@ def test_a_price_of_which_only_a_bound_is_known_is_not_shown_as_a_cost() -> None
             spent(money("1", "1", "2"), known=False),
         )
     )
-    text = table.render(build_report_document(stated(books)))
+    text = table.render(build_report_document(stated(books), in_full=True))
     assert "vast      -        1.0        8.0  unknown  0.00  16.00" in text
     assert "4.00*  4.00   5.00" in text
     assert "provider vast: price unknown; counted as $0.00, between 0.00 and 16.00." in text
@@ -200,7 +201,7 @@ def test_a_price_of_which_only_a_bound_is_known_is_not_shown_as_a_cost() -> None
 def test_a_machine_that_ran_between_two_listings_at_an_estimated_price_shows_the_estimate_and_its_interval() -> None:
     half = spent(money("0", "0.05", "0.12"), attribution("vast", owner=""), known=False)  # an EDGE: it may not have run at all
     statement = stated(FakeBooks(spent=(half, spent(money("3")))))
-    text = table.render(build_report_document(statement))
+    text = table.render(build_report_document(statement, in_full=True))
     assert "vast      -        1.0        8.0  0.05*  0.00  0.12" in text
     assert "provider vast: price estimated; counted as $0.05, between 0.00 and 0.12." in text
 

@@ -10,35 +10,31 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Self, cast
+from typing import Any, Self, cast
 
-from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, literal_column, or_, union_all
+from sqlalchemy import ColumnElement, Double, bindparam, case, func, literal_column, or_, union_all
 from sqlalchemy import cast as cast_column
 from sqlalchemy import select as select_columns
-from sqlalchemy.orm import aliased
 from sqlmodel import col, select
 
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter, matches_filter
 from costguard.budgets.hold import Hold
-from costguard.guard import policy
-from costguard.guard.action_intents import DONE
 from costguard.guard.alerts.alert import Alert
 from costguard.ledger.db.codecs import (
-    ABSENT_STATE,
     Query,
     SqlRow,
-    decode_life,
     decode_optional_instant,
     decode_span,
     split_batches,
 )
 from costguard.ledger.db.reader import OpenSnapshot
 from costguard.ledger.db.rows import IDS, read_batches
-from costguard.ledger.guard.intents import LIFE_COLUMNS, is_send
 from costguard.ledger.holds import load_committed_holds
+from costguard.ledger.reports.acts import load_confirmed_acts
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader, parse_labels
 from costguard.ledger.spans.correction_parts import (
     END,
@@ -51,7 +47,7 @@ from costguard.ledger.spans.correction_parts import (
     select_corrected_span,
 )
 from costguard.ledger.spans.hourly import load_hours
-from costguard.ledger.spans.scope_state import find_last_observation, is_resource, load_attributions, load_books, name_resource
+from costguard.ledger.spans.scope_state import find_last_observation, load_attributions, load_books
 from costguard.ledger.spans.sums import (
     LONG_US,
     NO_RESOURCE,
@@ -63,7 +59,6 @@ from costguard.ledger.spans.sums import (
     select_seen,
     sum_split,
 )
-from costguard.ledger.tables.intents import IntentEventRow, IntentRow
 from costguard.ledger.tables.rollups import DailyRow
 from costguard.ledger.tables.samples import SampleHourRow, SampleRow
 from costguard.ledger.tables.spans import AttributionRow, ObservationRow, ResourceRow, SpanRow
@@ -73,14 +68,14 @@ from costguard.metering.spending import BilledResource
 from costguard.reporting.statement.groups import LEDGER_KEYS
 from costguard.reporting.statement.history import DailyCost, HourlyRateChanges
 from costguard.reporting.statement.idle_stretches import SamplePair, TimeRange
-from costguard.reporting.statement.savings import ConfirmedAction, order_actions
+from costguard.reporting.statement.savings import ConfirmedAction
 from costguard.reporting.statement.sections import ResourceCost
 from costguard.reporting.statement.waste import SampledHour
 from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
-from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
+from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
 from costguard.values.money import NANO
-from costguard.values.resource import ENDED, ResourceKey
+from costguard.values.resource import ResourceKey
 
 HOUR: ColumnElement[int] = literal_column(str(HOUR_US), BIG_INTEGER)
 """A part of the statement: PostgreSQL takes parameters of two places for two values, and would group by neither."""
@@ -213,15 +208,16 @@ class ReportReader(SpendingReader):
                         samples.setdefault(number, {}).setdefault(signal, []).append((at_us, value))
         return samples
 
-    def load_daily_costs(self, period: Period, as_of: datetime, by: str) -> list[DailyCost]:
-        """Return the expected cost of `period` in dollars, by day (UTC) and the key `by`; the days add up to it.
+    def load_daily_costs(self, period: Period, as_of: datetime, by: str, match: ResourceFilter = MATCH_ALL) -> list[DailyCost]:
+        """Return the expected cost of `period` that `match` selects, in dollars, by day (UTC) and the key `by`.
 
-        Each sum carries one of the attributions that share its value of the key.
+        The days add up to it. Each sum carries one of the attributions that share its value of the key.
         """
         start, end = to_micros(period.start), to_micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
         with self._reader.snapshot() as ask:
-            attributions, days = load_attributions(ask), _sum_days(by if by in LEDGER_KEYS else "labels")
+            key = "id" if match != MATCH_ALL else by if by in LEDGER_KEYS else "labels"
+            attributions, days = load_attributions(ask), _sum_days(key)
             if first > last:
                 edges, first, last = [(start, end)], 0, 0
             else:
@@ -241,7 +237,7 @@ class ReportReader(SpendingReader):
             for _, _, span, far in iterate_open_spans(ask, attributions, end, self._make_reach(ask, as_of)):
                 if span.meter.price.currency == DEFAULT_CURRENCY:
                     costs += _split_days(span, far, max(start, to_micros(span.start)), min(end, to_micros(far.expected)))
-        return costs
+        return [one for one in costs if matches_filter(match, one.attribution)]
 
     def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:
         """Return the rates and costs of each hour of `period`, with each span's dollars spread evenly over it."""
@@ -352,11 +348,12 @@ def _select_samples() -> Rows:
 def _sum_days(by: str) -> Rows:
     """Select the expected cost by day and the attribution's column `by`, or the charge."""
     day, expected = col(DailyRow.day), sum_split(col(DailyRow.expected))
-    group = col(DailyRow.charge) if by == "charge" else getattr(AttributionRow, by)
+    names: list[ColumnElement[Any]] = [] if by == "charge" else [getattr(AttributionRow, by)]
+    groups = [*names, *([col(DailyRow.charge)] if by in ("charge", "id") else [])]
     sums = select_columns(day, func.min(DailyRow.attribution_id), func.min(DailyRow.charge), *expected)
     days = sums.join_from(DailyRow, AttributionRow, col(AttributionRow.id) == DailyRow.attribution_id)
     within = days.where(day >= bindparam("first"), day < bindparam("last"), col(DailyRow.currency) == DEFAULT_CURRENCY)
-    return within.group_by(day, group)
+    return within.group_by(day, *groups)
 
 
 def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[int, HourlyRateChanges]:
@@ -430,68 +427,3 @@ def _sum_rates(*, begun: bool) -> Rows:
     changes = union_all(soon, within.where(is_long(), end_us > soon_us)).subquery().c
     hour = changes.at_us // HOUR
     return select_columns(hour, func.sum(changes.rate), func.sum(changes.rate * (changes.at_us - hour * HOUR))).group_by(hour)
-
-
-LOOKBACK = timedelta(minutes=11)
-"""Of what billed before an act, so much is looked at: where nobody states when a machine stopped, its span ended at a poll."""
-
-
-def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[ConfirmedAction]:
-    """Return the actions that were confirmed within [since, until), in order of time."""
-    attributions, confirmed = load_attributions(ask), list[ConfirmedAction]()
-    acts = _ACTS.where(col(IntentRow.moved_us) >= to_micros(since), col(IntentRow.moved_us) < to_micros(until))
-    for name, *life, act, of, sent_us, done_us in ask(acts):
-        key = ResourceKey(*life[:4])
-        spans = tuple(
-            decode_span(key, attributions[attribution], columns)
-            for attribution, *columns in ask(
-                _select_spans_around(), name_resource(key, start=sent_us - LOOKBACK // MICROSECOND)
-            )
-        )
-        ((called, owner, ended_us),) = ask(_select_last_name(), name_resource(key)) or [("", "", None)]
-        confirmed_act = ConfirmedAction(
-            intent_id=name,
-            life=decode_life(life),
-            act=act,
-            policy=of,
-            sent_at=from_micros(sent_us),
-            confirmed_at=from_micros(done_us),
-            spans=spans,
-            ended_at=decode_optional_instant(ended_us),
-            name=called or "",
-            owner=owner or "",
-        )
-        confirmed.append(confirmed_act)
-    return order_actions(confirmed)
-
-
-_DONE = aliased(IntentEventRow)
-_ACT = tuple(getattr(IntentRow, name) for name in ("id", *LIFE_COLUMNS, "act", "policy"))
-_ACTS = (
-    select_columns(*_ACT, func.min(IntentEventRow.at_us), func.max(_DONE.at_us))
-    .join(_DONE, and_(col(_DONE.intent_id) == IntentRow.id, col(_DONE.moved_to) == DONE))
-    .join(IntentEventRow, and_(col(IntentEventRow.intent_id) == IntentRow.id, is_send(IntentEventRow)))
-    .where(
-        col(IntentRow.state) == DONE,
-        col(IntentRow.rule).not_in((policy.PERSON_RULE, policy.TIMED_RULE)),
-        col(IntentRow.act) != policy.START,
-    )
-    .group_by(*_ACT)
-)
-
-
-@cache
-def _select_spans_around() -> Rows:
-    end_us = col(SpanRow.end_us)
-    spans = join_parts(select_columns(col(SpanRow.attribution_id), *select_corrected_span()))
-    with_resources = spans.join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id).where(is_resource())
-    return with_resources.where(or_(end_us.is_(None), end_us > START)).order_by(col(SpanRow.start_us), col(SpanRow.id))
-
-
-@cache
-def _select_last_name() -> Rows:
-    """Select the name and the owner that a resource was listed with last, and when it ended."""
-    last, is_over = aliased(ObservationRow), case((col(ObservationRow.state).in_((ABSENT_STATE, ENDED)), ObservationRow.at_us))
-    resources = select_columns(col(last.name), col(last.owner), is_over).select_from(ResourceRow)
-    listed = resources.outerjoin(last, col(last.id) == find_last_observation(listed=True))
-    return listed.outerjoin(ObservationRow, col(ObservationRow.id) == find_last_observation()).where(is_resource())

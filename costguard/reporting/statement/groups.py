@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
+from costguard.budgets.budget import ResourceFilter, matches_filter
 from costguard.metering.meter import COMPUTE
 from costguard.metering.spending import BilledResource, Spending
 from costguard.reporting.statement.waste import Waste, add_wastes
@@ -134,6 +135,26 @@ def sum_by_currency(
         wasted[waste.currency].append(waste)
     usd = _group_currency(by_currency.pop("USD", []), by, "USD", wasted["USD"])
     return usd, tuple(_group_currency(parts, by, currency, wasted[currency]) for currency, parts in sorted(by_currency.items()))
+
+
+def sum_unallocated(
+    spending: Iterable[Spending], match: ResourceFilter, by: Sequence[str]
+) -> tuple[tuple[str, MoneyInterval], ...]:
+    """Return the spending that has no owner (or label) where the report is about owners (or that label), dollars first.
+
+    A pair for each key and currency: what a report of one owner leaves out, and everybody's machines may be a part of.
+    """
+    keys = [key for key, _ in match.labels or ()] + (["owner"] if match.owners is not None else [])
+    sums: dict[tuple[str, str], MoneyInterval] = {}
+    parts = list(spending)
+    for key in keys or [one for one in by if one == "owner" or one in GROUPED_LABELS]:
+        labels = tuple((name, values) for name, values in match.labels or () if name != key) or None
+        other = replace(match, owners=None if key == "owner" else match.owners, labels=labels)
+        for part in parts:
+            if not get_group_value(part, key) and matches_filter(other, part.attribution) and part.money.high.nano:
+                place = (key, part.money.low.currency)
+                sums[place] = sums[place].add(part.money) if place in sums else part.money
+    return tuple((key, sums[key, currency]) for key, currency in sorted(sums, key=lambda one: (one[1] != "USD", one)))
 
 
 def parse_group_keys(text: str | None) -> tuple[str, ...]:

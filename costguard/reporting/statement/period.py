@@ -20,6 +20,8 @@ MONTH_TEXT = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
 WEEK_TEXT = re.compile(r"(\d{4})-?[Ww](\d{2})", re.ASCII)
 DAY_TEXT = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 MONTHS_A_YEAR = 12
+LAST_TEXT = re.compile(r"(\d{1,6})\s*([hdw])", re.ASCII)
+LAST_UNITS = {"h": timedelta(hours=1), "d": calendar.DAY, "w": calendar.WEEK}
 LONGEST_INSTANT_TEXT = 64
 """Characters of a time that somebody types."""
 LONGEST_DAYS = calendar.LONGEST_ROLLING_DAYS
@@ -37,9 +39,9 @@ class ReportPeriod:
 
 
 def parse_report_period(values: Mapping[str, str | None], now: datetime, zone: tzinfo) -> ReportPeriod:
-    """Return the period of --month, --day, --week, or --from and --to; the current month if none is stated.
+    """Return the period of --month, --day, --week, --last, or --from and --to; the current month if none is stated.
 
-    They cannot be combined. --from alone reaches to `now`.
+    They cannot be combined. --from alone reaches to `now`, and so does --last.
     """
     options = {name: text for name, text in values.items() if text is not None}
     kinds = list(dict.fromkeys(FROM_OPTION if name == TO_OPTION else name for name in options))
@@ -48,6 +50,8 @@ def parse_report_period(values: Mapping[str, str | None], now: datetime, zone: t
         raise InputError(f"--{first} and --{second} cannot be used together", hint="keep one of them")
     if "day" in options:
         return _make_day(parse_day(options["day"]), zone)
+    if "last" in options:
+        return _make_last(options["last"], now, zone)
     if "week" in options:
         return _make_week(parse_week(options["week"]), zone)
     if kinds == [FROM_OPTION]:
@@ -179,7 +183,21 @@ def _make_stretch(options: Mapping[str, str], now: datetime, zone: tzinfo) -> Re
         require(start < now, "--from", "is in the future", "add --to")
         end = now
     require((end - start).days <= LONGEST_DAYS, "--from", "is more than ten years before --to", "choose a shorter period")
-    period = Period(start=start, end=end)
+    return _compare_before(Period(start=start, end=end), zone)
+
+
+def _make_last(text: str, now: datetime, zone: tzinfo) -> ReportPeriod:
+    """Return the time before `now` that "7d", "24h" or "2w" states: days are of 24 hours."""
+    match, hint = LAST_TEXT.fullmatch(text.strip().lower()), "write --last 7d, 24h or 2w"
+    length = int(match[1]) * LAST_UNITS[match[2]] if match else timedelta()
+    require(length > timedelta(), "--last", f"is not a length of time: {describe_value(text)}", hint)
+    require(length.days <= LONGEST_DAYS, "--last", f"is more than ten years: {describe_value(text)}", hint)
+    return _compare_before(Period(start=now - length, end=now), zone)
+
+
+def _compare_before(period: Period, zone: tzinfo) -> ReportPeriod:
+    """Return `period` with the time of the same length before it."""
+    start = period.start
     has_previous = start - period.length >= EARLIEST
     previous = Period(start=start - period.length, end=start) if has_previous else None
     return ReportPeriod(

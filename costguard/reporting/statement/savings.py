@@ -12,6 +12,8 @@ Example: an 8xA100 at $32.77 an hour with 500 GB of disk, stopped on Friday at 1
 $2,029.01, less $3.39 for its disk: $2,025.62 expected. A machine that computed again within an hour is a suspected false stop,
 and its saving is zero.
 
+A hard cap that stops a machine keeps a limit: only where the machine was idle or hung then, its cost was saved.
+
 A stop ends computing. A termination ends every line that billed when it was sent.
 """
 
@@ -42,7 +44,8 @@ class ConfirmedAction:
     """An act that a listing confirmed at `confirmed_at`, first requested at `sent_at`.
 
     `spans`: what the machine billed from then on, and what billed when it was sent. `next_at`: when the next act on it was
-    confirmed. `ended_at`: since when it is known to have ended, None: it has not. `name`, `owner`: as last seen.
+    confirmed. `ended_at`: since when it is known to have ended, None: it has not. `name`, `owner`: as last seen. `cut`: a hard
+    cap stopped it, and it was not idle: work that was ended is no saving.
     """
 
     intent_id: str
@@ -56,6 +59,7 @@ class ConfirmedAction:
     ended_at: datetime | None = None
     name: str = ""
     owner: str = ""
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +86,7 @@ class Saving:
     @property
     def usd(self) -> MoneyInterval:
         """Return the net saving in its currency. The low end is at most zero: the owner might have stopped it at once."""
-        if self.false:
+        if self.false or self.act.cut:
             zero = replace(self.rest, nano=0)
             return MoneyInterval(low=zero, expected=zero, high=zero)
         low = replace(self.rest, nano=min(0, self.avoided.expected.nano - self.rest.nano))
@@ -98,8 +102,13 @@ class Savings:
 
     @property
     def counted(self) -> tuple[Saving, ...]:
-        """Return the savings without suspected false stops."""
-        return tuple(one for one in self.savings if not one.false)
+        """Return the savings without suspected false stops, and without what a hard cap cut off."""
+        return tuple(one for one in self.savings if not (one.false or one.act.cut))
+
+    @property
+    def cut(self) -> tuple[Saving, ...]:
+        """Return what hard caps stopped that was not idle."""
+        return tuple(one for one in self.savings if one.act.cut)
 
     @property
     def false(self) -> tuple[Saving, ...]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from costguard.bills.drift import ReconciliationRecord
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.budgets.spend_forecast import SpendForecast
 from costguard.guard.alerts.alert import Alert
 from costguard.metering.inventory import UncoveredScope
@@ -16,6 +18,7 @@ from costguard.reporting.statement.history import CostByDay, WeeklyBurn
 from costguard.reporting.statement.savings import Savings
 from costguard.reporting.statement.sections import PreviousPeriod, PriceSourceCost, QuotedRun, StoppedDiskCost, TopResource
 from costguard.values.calendar import Period
+from costguard.values.money import MoneyInterval
 from costguard.values.resource import ScopeKey
 
 
@@ -23,13 +26,14 @@ from costguard.values.resource import ScopeKey
 class Statement:
     """The result of `report` for `period`, named `label` in the time zone `zone`, as known at `as_of`.
 
-    `not_modelled`: for each provider of the period, what its billing rule leaves out. `unseen`: the scopes that were not listed
-    completely throughout. `scopes`: how many there are. `misdated`: scopes whose last poll is dated after `as_of`, by a wrong
-    clock. `before`: the period before, None if there is none. `forecast`: the total of a running period at its end, by
-    currency. `spenders`: the top resources. `rest`: the disks of machines that did not run. `saved`, `quotes`, `prices`: see
-    their classes. `days`, `burn`, `idle_days`: the same by day and by hour, for charts. `held`: the last comparisons of bills
-    with the charges, of the providers `spent_at`. `unusual`: the alerts about what was unusual. `beside`: whether the further
-    sections were requested; if not, they are empty.
+    `not_modelled`: for each provider of the period, what its billing rule leaves out. `unseen`: the scopes that were not
+    listed completely throughout. `scopes`: how many there are. `misdated`: scopes whose last poll is dated after `as_of`, by
+    a wrong clock. `before`: the period before, None if there is none. `forecast`: the total of a running period at its end,
+    by currency. `match`: the spending that it is about; `unallocated`: see `sum_unallocated`. `budgets`: those within
+    `match`, as they stand or stood at the period's end. `spenders`: the top resources. `rest`: the disks of machines that did
+    not run. `saved`, `quotes`, `prices`: see their classes. `days`, `burn`, `idle_days`: the same by day and by hour, for
+    charts. `held`: the last comparisons of bills with the charges, of the providers `spent_at`. `unusual`: the alerts about
+    what was unusual. `beside`: whether the further sections were requested; if not, they are empty.
     """
 
     period: Period
@@ -39,6 +43,9 @@ class Statement:
     by: tuple[str, ...]
     usd: CurrencySums
     others: tuple[CurrencySums, ...] = ()
+    match: ResourceFilter = MATCH_ALL
+    unallocated: tuple[tuple[str, MoneyInterval], ...] = ()
+    budgets: tuple[BudgetStatus, ...] = ()
     not_modelled: tuple[tuple[str, str], ...] = ()
     unseen: tuple[UncoveredScope, ...] = ()
     scopes: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.budgets.budget import MATCH_ALL, Budget, find_budget_period, list_current_budgets
+from costguard.budgets.budget import MATCH_ALL, Budget, ResourceFilter, find_budget_period, list_current_budgets
 from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
 from costguard.budgets.hold import Hold, list_unlisted_spending, sum_open_holds
 from costguard.budgets.spend_forecast import PastHours
@@ -88,11 +88,15 @@ def build_totals(
 
 
 def load_past_of(
-    books: Books, spending: Iterable[Spending], burns: Iterable[AttributedBurn], now: datetime
+    books: Books,
+    spending: Iterable[Spending],
+    burns: Iterable[AttributedBurn],
+    now: datetime,
+    match: ResourceFilter = MATCH_ALL,
 ) -> dict[str, PastHours]:
-    """Return the past hours of each currency in which something was spent or bills, for the forecast of all of it."""
+    """Return the past hours of each currency in which something was spent or bills, to forecast what `match` selects."""
     currencies = {part.money.low.currency for part in spending} | {one.hourly.low.currency for one in burns}
-    past = books.load_past_hours(now, [(MATCH_ALL, currency) for currency in sorted(currencies)])
+    past = books.load_past_hours(now, [(match, currency) for currency in sorted(currencies)])
     return {currency: one for (_, currency), one in past.items()}
 
 

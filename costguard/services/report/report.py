@@ -6,24 +6,34 @@ Sections: top resources, waste, previous period, savings, forecast, chart data.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from costguard.bills.drift import ReconciliationRecord
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter, matches_filter
+from costguard.budgets.hold import is_hold_within
 from costguard.budgets.spend_forecast import NO_PAST, SpendForecast, forecast_spend
+from costguard.guard.alerts.alert import Alert
 from costguard.guard.grouping import GroupKey, find_group
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.burn import list_line_burns
 from costguard.metering.inventory import POLL_AHEAD_MAX, UncoveredScope, find_uncovered_scopes
 from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import Observation
-from costguard.metering.spending import BilledResource, Spending
+from costguard.metering.spending import BilledResource, PollStretch, Spending
 from costguard.reporting.statement.gpu_hours import measure_gpu_use
-from costguard.reporting.statement.groups import LABEL_PREFIX, CurrencySums, needs_resources, sum_by_currency
+from costguard.reporting.statement.groups import (
+    LABEL_PREFIX,
+    CurrencySums,
+    needs_resources,
+    sum_by_currency,
+    sum_unallocated,
+)
 from costguard.reporting.statement.history import CostByDay, WeeklyBurn, choose_day_key, compute_weekly_burn, sum_by_day
 from costguard.reporting.statement.period import ReportPeriod
-from costguard.reporting.statement.savings import HIGH_FOR, Savings, compute_savings
+from costguard.reporting.statement.savings import HIGH_FOR, ConfirmedAction, Savings, compute_savings
 from costguard.reporting.statement.sections import (
     PreviousPeriod,
     ResourceCost,
@@ -53,11 +63,22 @@ from costguard.services.poll.ports import Books
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
 from costguard.values.money import Money, sum_intervals
-from costguard.values.resource import RUNNING, ScopeKey
+from costguard.values.resource import RUNNING, Attribution, ScopeKey
 from costguard.values.sample import GPU_BUSY_COUNT, GPU_UTIL
 
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.reports.reader import ReportReader
+
+
+class AttributedPart(Protocol):
+    """A part of the spending."""
+
+    @property
+    def attribution(self) -> Attribution:
+        """Return whose it is."""
+
+
+P = TypeVar("P", bound=AttributedPart)
 
 
 def build_full_statement(
@@ -67,17 +88,20 @@ def build_full_statement(
     with accounts.read_one_snapshot():
         if not with_sections or question.period.start > question.as_of:
             return _build_plain_statement(accounts, accounts.load_spending(question.period, question.as_of), question, rules)
-        outlays = accounts.load_costs(question.period, question.as_of)
-        spending = sum_resource_costs(outlays)
-        return _add_sections(_build_plain_statement(accounts, spending, question, rules), spending, outlays, accounts, question)
+        costs = accounts.load_costs(question.period, question.as_of)
+        plain = _build_plain_statement(accounts, sum_resource_costs(costs), question, rules)
+        outlays = question.select(costs)
+        return _add_sections(plain, sum_resource_costs(outlays), outlays, accounts, question)
 
 
 def _build_plain_statement(
     books: Books, spending: Sequence[Spending], question: ReportQuestion, rules: Mapping[str, BillingRule]
 ) -> Statement:
-    period, as_of = question.period, question.as_of
-    coverages = books.list_scopes() if period.start <= as_of else []
+    period, as_of, match = question.period, question.as_of, question.match
+    coverages = [one for one in books.list_scopes() if period.start <= as_of and _is_of(one.scope, match)]
     scopes = [scope.scope for scope in coverages]
+    unallocated = sum_unallocated(spending, match, question.by)
+    spending = question.select(spending)
     usd, others = sum_by_currency(spending, question.by)
     return Statement(
         period=period,
@@ -85,14 +109,16 @@ def _build_plain_statement(
         zone=str(question.zone),
         as_of=as_of,
         by=question.by,
+        match=match,
         usd=usd,
         others=others,
+        unallocated=unallocated,
         not_modelled=tuple(
             (provider, sentence)
             for provider in list_providers(spending, scopes)
             for sentence in get_billing_rule(rules, provider).not_counted
         ),
-        unseen=find_uncovered_scopes(scopes, books.load_stretches(period), period, as_of=as_of, pause=question.pause),
+        unseen=find_uncovered_scopes(scopes, _load_stretches(books, period, match), period, as_of=as_of, pause=question.pause),
         scopes=len(scopes),
         misdated=tuple(sorted((scope for scope in coverages if scope.at > as_of + POLL_AHEAD_MAX), key=lambda s: s.scope)),
     )
@@ -122,15 +148,17 @@ def _add_sections(
             (lines for _, lines in accounts.load_lines(find_stopped_with_disks(outlays), period, as_of)), period
         ),
         saved=load_savings(accounts, question),
-        quotes=list_quoted_runs(accounts.load_committed_holds(period), period),
+        quotes=list_quoted_runs(
+            (one for one in accounts.load_committed_holds(period) if is_hold_within(one, question.match)), period
+        ),
         prices=sum_by_price_source(outlays),
         days=days,
         burn=burn,
         idle_days=idle_days,
         beside=True,
-        held=tuple(accounts.load_reconciliations(period)),
+        held=tuple(one for one in accounts.load_reconciliations(period) if _is_of(one, question.match)),
         spent_at=list_providers(spending, ()),
-        unusual=tuple(accounts.load_unusual_alerts(period)),
+        unusual=tuple(one for one in accounts.load_unusual_alerts(period) if _is_within(one, question.match)),
     )
 
 
@@ -148,7 +176,7 @@ class ReportQuestion:
     """The parameters of a report. `by`: keys to group by, in `zone`, as known at `as_of`.
 
     `pause`: longest gap between polls that counts as observed. `group_from`: labels that mark machines working together.
-    `drawn`: whether chart data is wanted.
+    `drawn`: whether chart data is wanted. `match`: the spending to report.
     """
 
     asked: ReportPeriod
@@ -158,6 +186,11 @@ class ReportQuestion:
     pause: timedelta
     group_from: tuple[str, ...] = ()
     drawn: bool = False
+    match: ResourceFilter = MATCH_ALL
+
+    def select(self, parts: Iterable[P]) -> list[P]:
+        """Return the parts that the report is about."""
+        return [one for one in parts if self.match == MATCH_ALL or matches_filter(self.match, one.attribution)]
 
     @property
     def period(self) -> Period:
@@ -195,14 +228,15 @@ def load_previous_period(accounts: ReportReader, question: ReportQuestion) -> Pr
 
     def spent(of: Period) -> list[Spending]:
         if not needs_resources(by):
-            return accounts.load_spending(of, as_of)
-        return load_spending_by(accounts, accounts.load_costs(of, as_of), question)[0]
+            return question.select(accounts.load_spending(of, as_of))
+        return load_spending_by(accounts, question.select(accounts.load_costs(of, as_of)), question)[0]
 
     spendings = spent(period)
     part = (
         Period(start=period.start, end=min(period.end, period.start + question.passed.length)) if question.running else period
     )
-    names, stretches = [scope.scope for scope in accounts.list_scopes()], accounts.load_stretches(period)
+    names = [scope.scope for scope in accounts.list_scopes() if _is_of(scope.scope, question.match)]
+    stretches = _load_stretches(accounts, period, question.match)
     usd, parted = sum_by_currency(spendings, by)[0], spent(part) if question.running else spendings
     holes = find_uncovered_scopes(names, stretches, part, as_of=as_of, pause=question.pause)
     blank = find_uncovered_scopes(names, stretches, period, as_of=as_of, pause=question.pause)
@@ -215,6 +249,27 @@ def load_previous_period(accounts: ReportReader, question: ReportQuestion) -> Pr
         part_seen=bool(parted) or not _is_never_seen(holes, names),
         complete=bool(names) and not holes,
     )
+
+
+def _is_of(one: ScopeKey | ReconciliationRecord, match: ResourceFilter) -> bool:
+    """Return whether an account may have spending of `match`: owners and labels may be anywhere."""
+    is_selected = match.providers is None or one.provider in match.providers
+    return is_selected and (match.accounts is None or one.account in match.accounts)
+
+
+def _load_stretches(books: Books, period: Period, match: ResourceFilter) -> list[PollStretch]:
+    return [one for one in books.load_stretches(period) if _is_of(one.scope, match)]
+
+
+def _is_within(one: Alert, match: ResourceFilter) -> bool:
+    """Return whether what was unusual is of an owner whom `match` selects: others are not shown what another team does."""
+    return match == MATCH_ALL or (match.owners is not None and one.owner in match.owners)
+
+
+def _is_act_within(act: ConfirmedAction, match: ResourceFilter) -> bool:
+    """Return whether the act ended spending of `match`, by what billed last when it was confirmed."""
+    last = max((one for one in act.spans if one.start <= act.confirmed_at), key=lambda one: one.start, default=None)
+    return match == MATCH_ALL or (last is not None and matches_filter(match, last.attribution))
 
 
 def _is_never_seen(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -> bool:
@@ -282,7 +337,8 @@ def load_savings(accounts: ReportReader, question: ReportQuestion) -> Savings:
     passed = question.passed
     if passed.start == passed.end:
         return Savings()
-    return compute_savings(accounts.load_actions(passed.start - HIGH_FOR, passed.end), passed, question.as_of)
+    acts = accounts.load_actions(passed.start - HIGH_FOR, passed.end)
+    return compute_savings((one for one in acts if _is_act_within(one, question.match)), passed, question.as_of)
 
 
 def forecast_running_period(
@@ -291,8 +347,9 @@ def forecast_running_period(
     """Forecast a running period as `status` does, dollars first; empty for other periods."""
     if not question.running:
         return ()
-    burns, now = list_line_burns(accounts.load_burning(question.as_of), question.as_of), question.as_of
-    past = load_past_of(accounts, spending, burns, now)
+    now = question.as_of
+    burns = question.select(list_line_burns(accounts.load_burning(now), now))
+    past = load_past_of(accounts, spending, burns, now, question.match)
     return tuple(
         forecast_spend(
             sum_intervals((part.money for part in spending if part.money.low.currency == currency), currency),
@@ -314,9 +371,10 @@ def load_chart_data(accounts: ReportReader, question: ReportQuestion) -> tuple[C
     if not question.drawn or passed.start == passed.end:
         return None, None
     by = choose_day_key(question.by)
-    days = sum_by_day(
-        accounts.load_daily_costs(question.period, as_of, by), by, passed.start.date(), (passed.end - MICROSECOND).date()
-    )
+    costs = accounts.load_daily_costs(question.period, as_of, by, question.match)
+    days = sum_by_day(costs, by, passed.start.date(), (passed.end - MICROSECOND).date())
+    if question.match != MATCH_ALL:
+        return days, None  # the ledger keeps the hours of all spending together
     rates = accounts.load_rate_changes(passed, as_of)
     starts_us = [*(to_micros(one.start) for one in accounts.load_stretches(passed)), *(hour * HOUR_US for hour in rates)]
     since = max(to_micros(passed.start), min(starts_us, default=to_micros(passed.start)))

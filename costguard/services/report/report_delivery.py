@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter, list_filter_words
 from costguard.errors import CostguardError, InputError
 from costguard.guard.alerts.alert import ASKED, DUE, INFO, LATE, Attachment, Notification
 from costguard.notifiers import pack_content
@@ -31,9 +32,10 @@ from costguard.services.guarding.dispatch import WEBHOOK, find_channel_kind, ope
 from costguard.services.poll.configured_providers import SystemClock
 from costguard.services.report.ledger_answers import CHARTS_NEED, build_report
 from costguard.settings import Settings, load_zone, read_settings
+from costguard.settings.budgets import parse_filter
 from costguard.settings.notify import CONSOLE_CHANNEL, read_person, read_recipient
 from costguard.values.checks import require
-from costguard.values.text_format import format_local_time, quote_shell_word
+from costguard.values.text_format import format_instant, format_local_time, quote_shell_word
 from costguard.views.document import Document
 from costguard.views.report import build_incomplete_report_error, list_report_warnings
 from costguard.views.report_delivery import (
@@ -86,12 +88,20 @@ def compose_report_messages(
 ) -> Sequence[Notification]:
     """Compose the messages of a due report, one per channel."""
     zone, chosen = settings.defaults.timezone, find_report_format(schedule.format)
-    statement, document = build_report(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS_NEED)
+    statement, document = build_report(
+        settings,
+        owed.of,
+        by=schedule.by,
+        zone=zone,
+        now=now,
+        drawn=chosen.needs == CHARTS_NEED,
+        match=schedule.match,
+    )
     letter = ReportLetter(
         statement=statement,
         document=document,
         chosen=chosen,
-        again=build_report_command({schedule.every: owed.of.label}, schedule.by, zone),
+        again=build_report_command({schedule.every: owed.of.label}, schedule.by, zone, schedule.match),
         before=tuple(_list_remarks(schedule, owed, now, zone)),
     )
     why = LATE if owed.is_late(now) else DUE
@@ -101,9 +111,10 @@ def compose_report_messages(
     ]
 
 
-def build_report_command(period: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
+def build_report_command(period: dict[str, str], by: Sequence[str], zone: tzinfo, match: ResourceFilter = MATCH_ALL) -> str:
     """Return the command line that prints the report of the period `period`."""
     words = [word for name, text in period.items() for word in (f"--{name}", quote_shell_word(text))]
+    words += [word for text in list_filter_words(match) for word in ("--only", quote_shell_word(text))]
     return " ".join(
         ("costguard report", *words, "--by", ",".join(map(quote_shell_word, by)), "--zone", quote_shell_word(str(zone)))
     )
@@ -177,6 +188,7 @@ def send_report(
     *,
     period: Mapping[str, str | None],
     by: str | None,
+    only: Sequence[str] = (),
     zone: str | None,
     strict: bool,
     people: Sequence[str],
@@ -193,12 +205,15 @@ def send_report(
     place = settings.defaults.timezone if zone is None else load_zone(zone, "--zone")
     keys, of, chosen = parse_group_keys(by), parse_report_period(period, now, place), find_report_format(attach)
     ways = {name: open_notifier(name, settings, SystemClock()) for name in _choose_channels(settings, people, routes)}
-    statement, document = build_report(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS_NEED)
+    match, is_drawn = parse_filter(only, "--only"), chosen.needs == CHARTS_NEED
+    statement, document = build_report(settings, of, by=keys, zone=place, now=now, drawn=is_drawn, match=match)
     refusal = build_incomplete_report_error(statement) if strict else None
     if refusal is not None:
         raise refusal
     flags = {name: text for name, text in period.items() if text is not None} or {"month": of.label}
-    again = build_report_command(flags, keys, place)
+    if "last" in flags:  # it is another period tomorrow
+        flags = {"from": format_instant(of.period.start), "to": format_instant(of.period.end)}
+    again = build_report_command(flags, keys, place, match)
     letter = ReportLetter(statement=statement, document=document, chosen=chosen, again=again)
     sent = list[ReportDelivery]()
     for name, way in ways.items():
