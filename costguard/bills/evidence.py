@@ -11,8 +11,14 @@ Narrowing raises the low end of charges, on which hard caps count. So a line cou
 - it is settled: its provider does not call it estimated, its period was over when it was stated, and the account was listed
   completely since;
 - it names its resource, in the currency of the charges, within one UTC day, and no other line overlaps it or states it again;
-- its amount lies within what is possible. One that lies outside contradicts what was seen: it is a finding, and no line of its
-  resource, kind of charge and day counts.
+- its amount lies within what is possible, or only the price speaks against it (below). One that contradicts what was seen is a
+  finding, and no line of its resource, kind of charge and day counts.
+
+A bill wins over the price that costguard counted, which is a list price or an estimate. A line below the certain charges
+states another price, unless the same resource has a line that cannot be explained so: then its provider may count hours
+otherwise. A line above the possible charges states one if the resource was seen to run all the time of the line, because else
+it may have run longer. It raises the expected and the high figure, and never the low one, on which hard caps count. Example: a
+machine at $2 an hour was seen to run all day, and its line says $27.84: so the day cost $27.84, not $48.
 
 A day's line does not say at what time of that day a resource ran. Doubtful charges at several times of one line are bounded
 each by itself, so that each of them holds the truth; those of the same time (two disks) share the amount.
@@ -26,7 +32,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from costguard.metering.span import NanoAmounts, Span, compute_amounts
+from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts
 from costguard.values.instant import DAY_US, to_micros
 from costguard.values.money import divide_half_even
 from costguard.values.resource import Attribution
@@ -35,6 +41,8 @@ LATE, FUTURE, AHEAD, UNWATCHED = "not settled", "of the future", "not looked at 
 CURRENCY, LONG, NEGATIVE = "another currency", "longer than a day", "negative"
 TWICE, OVERLAP = "stated twice", "overlap"
 ABOVE, BELOW, BLOCKED = "more than possible", "less than certain", "beside a contradiction"
+REPRICED = "another price"
+"""Of lines that count, although they are outside of the charges: they state another price."""
 CONTRADICTIONS = frozenset((ABOVE, BELOW))
 REASON_SENTENCES: Mapping[str, str] = {
     LATE: "its provider may still change it",
@@ -47,8 +55,7 @@ REASON_SENTENCES: Mapping[str, str] = {
     TWICE: "the bill contains it twice",
     OVERLAP: "it overlaps another line of the same resource",
     ABOVE: "it is more than the observed resource can have cost",
-    BELOW: "it is less than the observed resource cost, usually because of a discount that costguard does not know "
-    "(savings plan, committed use, negotiated)",
+    BELOW: "it is less than the observed resource cost, and another line of the resource is more than that",
     BLOCKED: "another line of that resource and day contradicts the observations",
 }
 """Why a line narrows nothing, in words."""
@@ -82,7 +89,7 @@ class EvidenceSpan(NamedTuple):
 
 
 class BilledPart(NamedTuple):
-    """The amounts of a closed span in [start_us, end_us) as bounded by the bill line `line_id`."""
+    """The amounts of a span in [start_us, end_us) as bounded by the bill line `line_id`; of an open one: by another price."""
 
     span_id: int
     start_us: int
@@ -115,10 +122,11 @@ class UnusedLine(NamedTuple):
 
 @dataclass(slots=True)
 class WeighedEvidence:
-    """The result: `parts` of doubtful spans that lines bound, and the lines that bound nothing."""
+    """The result: `parts` of spans that lines bound, and the lines that bound nothing. `repriced`: those of another price."""
 
     parts: list[BilledPart] = field(default_factory=list)
     unused: list[UnusedLine] = field(default_factory=list)
+    repriced: list[EvidenceLine] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -140,7 +148,7 @@ class _Window:
 
 
 class _Cut(NamedTuple):
-    """A span in a window, with its amounts there. `doubtful`: it is closed, and evidence may bound it."""
+    """A span in a window, with its amounts there. `doubtful`: it is closed, and evidence may bound it. `sure`: it ran."""
 
     span_id: int
     owner: Attribution
@@ -151,6 +159,7 @@ class _Cut(NamedTuple):
     high: int
     currency: str
     doubtful: bool
+    sure: bool
 
 
 def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], context: EvidenceContext) -> WeighedEvidence:
@@ -163,15 +172,43 @@ def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], co
         if not window.reason:
             cuts[number] = index.cut(window)
             window.reason = _compare_amounts(window, cuts[number], context)
+    _accept_prices(windows, cuts)
     contradicted = {window.day for window in windows if window.reason in CONTRADICTIONS}
     for number, window in enumerate(windows):
         if not window.reason and window.day in contradicted:
             window.reason = BLOCKED
-        if window.reason:
+        if window.reason == REPRICED:
+            evidence.repriced += window.lines
+            evidence.parts += _apply_bill(window, cuts[number], _compute_slack(window, context))
+        elif window.reason:
             evidence.unused += [UnusedLine(window.reason, line) for line in window.lines]
         else:
             evidence.parts += _bound_doubt(window, cuts[number], _compute_slack(window, context))
     return evidence
+
+
+def _accept_prices(windows: Sequence[_Window], cuts: Mapping[int, Sequence[_Cut]]) -> None:
+    """Mark the windows that contradict the charges, and that another price explains."""
+    covered = {
+        number: _cover_window(window, cuts[number]) for number, window in enumerate(windows) if window.reason in CONTRADICTIONS
+    }
+    above = {
+        windows[number].day for number, whole_time in covered.items() if windows[number].reason == ABOVE and not whole_time
+    }
+    for number, whole_time in covered.items():
+        window = windows[number]
+        if window.day not in above and (whole_time or (window.reason == BELOW and not above)):
+            window.reason = REPRICED
+
+
+def _cover_window(window: _Window, cuts: Sequence[_Cut]) -> bool:
+    """Return whether the resource surely ran in all of a window."""
+    at_us = window.start_us
+    for start_us, end_us in sorted((cut.start_us, cut.end_us) for cut in cuts if cut.sure):
+        if start_us > at_us:
+            return False
+        at_us = max(at_us, end_us)
+    return at_us >= window.end_us
 
 
 def _group_by_period(lines: Iterable[EvidenceLine]) -> list[_Window]:
@@ -221,15 +258,16 @@ class _SpanIndex:
         while self._passed < len(self._spans) and self._spans[self._passed][1] <= window.start_us:
             self._passed += 1
         cuts = []
-        for place in range(self._passed, len(self._spans)):
-            first_us, last_us, (number, span) = self._spans[place]
+        for index in range(self._passed, len(self._spans)):
+            first_us, last_us, (number, span) = self._spans[index]
             if first_us >= window.end_us:
                 break
             start_us, end_us = max(window.start_us, first_us), min(window.end_us, last_us)
             if start_us < end_us:
                 low, expected, high = compute_amounts(span, start_us, end_us)
-                doubtful, currency = span.end is not None and low < high, span.meter.price.currency
-                cuts.append(_Cut(number, span.attribution, start_us, end_us, low, expected, high, currency, doubtful))
+                doubtful, sure = span.end is not None and low < high, span.presence == SEEN
+                place = (number, span.attribution, start_us, end_us)
+                cuts.append(_Cut(*place, low, expected, high, span.meter.price.currency, doubtful, sure))
         return cuts
 
 
@@ -266,6 +304,21 @@ def _bound_doubt(window: _Window, cuts: Sequence[_Cut], slack: int) -> Iterator[
             expected = min(max(amounts[1], amounts[0]), amounts[2])
             if amounts[2] - amounts[0] < cut.high - cut.low:
                 yield BilledPart(cut.span_id, cut.start_us, cut.end_us, line.id, (amounts[0], expected, amounts[2]))
+
+
+def _apply_bill(window: _Window, cuts: Sequence[_Cut], slack: int) -> Iterator[BilledPart]:
+    """Yield the cuts of a window with the amount of its lines, each with its share: they add up to it."""
+    line = max(window.lines, key=lambda one: (one.nano, -one.id))
+    weights = [cut.expected for cut in cuts]
+    weights = weights if any(weights) else [cut.end_us - cut.start_us for cut in cuts]
+    total, weighed, paid = sum(weights), 0, 0
+    for cut, weight in zip(cuts, weights, strict=True):
+        weighed += weight
+        share = divide_half_even(window.nano * weighed, total) - paid
+        paid += share
+        off = divide_half_even(slack * weight, total)
+        low = min(cut.low, max(0, share - off))
+        yield BilledPart(cut.span_id, cut.start_us, cut.end_us, line.id, (low, share, share + off))
 
 
 def _group_by_time(cuts: Sequence[_Cut]) -> Iterator[list[_Cut]]:
@@ -305,7 +358,8 @@ class EvidenceSummary:
     """What the bill of one account and currency does to the charges.
 
     `lines`: those that bound something, of `resources` resources. `doubt`, `left`: high less low of the charges that they
-    bound, in nano-units, without and with the bill.
+    bound, in nano-units, without and with the bill. `repriced`: how many lines state another price; `counted`, `billed`: what
+    their time costs at the counted price, and by the bill.
     """
 
     provider: str
@@ -315,3 +369,6 @@ class EvidenceSummary:
     resources: int
     doubt: int
     left: int
+    repriced: int = 0
+    counted: int = 0
+    billed: int = 0

@@ -21,7 +21,15 @@ from decimal import Decimal
 from typing import Protocol
 
 from costguard.metering.meter import COMPUTE, GB, HOUR, PriceRange, get_measure
-from costguard.metering.span import PICO, KnownUntil, Span, compute_amounts, count_expected_us, count_priced_pico
+from costguard.metering.span import (
+    PICO,
+    KnownUntil,
+    Span,
+    compute_amounts,
+    count_expected_us,
+    count_priced_pico,
+    remove_bill_price,
+)
 from costguard.values.calendar import Period
 from costguard.values.checks import require
 from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
@@ -40,7 +48,8 @@ class ChargeItem:
     `charge`, `part`: the line. `unit`, `price`, `source`: as in the meter. `start`, `end`: the first and the last instant at
     which it may have billed, within one UTC day. `quantity_pico`: 10^-12 of the unit that probably billed (whole steps, at
     least the minimum). `us`: microseconds that it probably billed, for a disk multiplied by its GB; 0 for charges by amount.
-    `name` and `tags`: as last seen. `corrected`: an amount that was recorded before has been replaced in it.
+    `name` and `tags`: as last seen. `corrected`: an amount that was recorded before has been replaced in it. `counted`: what
+    its time costs at the counted price, where a bill states another one; None: `money`.
     """
 
     key: ResourceKey
@@ -58,6 +67,7 @@ class ChargeItem:
     name: str = ""
     tags: tuple[tuple[str, str], ...] = ()
     corrected: bool = False
+    counted: MoneyInterval | None = None
 
     def __post_init__(self) -> None:
         first, last = to_micros(self.start), to_micros(self.end)
@@ -134,6 +144,8 @@ class _ItemSum:
     pico: int = 0
     us: int = 0
     corrected: bool = False
+    counted: tuple[int, int, int] = (0, 0, 0)
+    repriced: bool = False
 
 
 def itemize_spans(
@@ -177,6 +189,9 @@ def _add_part(total: _ItemSum, one: BilledSpan, start: int, end: int) -> None:
         low, expected = compute_amounts(span, start, min(end, to_micros(reach.low)))[0], compute_amounts(span, start, until)[1]
     total.low, total.expected, total.high = total.low + low, total.expected + expected, total.high + high
     total.pico += count_priced_pico(span, start, until)
+    own = compute_amounts(remove_bill_price(span), start, end) if span.repriced else (low, expected, high)
+    total.counted = (total.counted[0] + own[0], total.counted[1] + own[1], total.counted[2] + own[2])
+    total.repriced |= span.repriced
     total.us += 0 if span.meter.unit == GB else count_expected_us(span, start, until) * span.meter.quantity
     total.corrected |= one.corrected
 
@@ -186,6 +201,11 @@ def _build_item(
 ) -> ChargeItem:
     _, attribution, charge, part, unit, price, source = place
     low, expected, high = (Money(nano=nano, currency=price.currency) for nano in (total.low, total.expected, total.high))
+    money = MoneyInterval(low=low, expected=expected, high=high)
+    counted = money
+    if total.repriced:
+        low, expected, high = (Money(nano=nano, currency=price.currency) for nano in total.counted)
+        counted = MoneyInterval(low=low, expected=expected, high=high)
     return ChargeItem(
         key=key,
         attribution=attribution,
@@ -196,10 +216,11 @@ def _build_item(
         source=source,
         start=from_micros(total.start_us),
         end=from_micros(total.end_us),
-        money=MoneyInterval(low=low, expected=expected, high=high),
+        money=money,
         quantity_pico=total.pico,
         us=total.us,
         name=name,
         tags=tags,
         corrected=total.corrected,
+        counted=counted if total.repriced else None,
     )

@@ -17,6 +17,9 @@ A part of a span whose amount a settled bill line bounds (`Span.billed`) costs t
 when in it the resource billed, so a part that is cut costs what every possibility allows. Example: $10 billed for a day that
 may have cost $1 an hour. Its first half day cost from $0 (the $10 fit into the second half) to $10, and $5 is expected.
 
+If the bill of a time that was SEEN is outside of what its price gives, the bill states another price (`Span.repriced`): the
+time counts as observed, and the amount as billed. Example: 24 hours at $1, billed $13.92, are 24 hours, and $24 at list price.
+
 The module also computes how far an open span is known to go (`compute_known_until`). Example: a scope was listed completely at
 12:00 and has not answered since; its provider's listing may lag 30 s. At 13:00 its open spans go on to 11:59:30 at least, and
 to 13:00 as the expected and the highest value, because a provider that does not answer goes on billing.
@@ -24,7 +27,7 @@ to 13:00 as the expected and the highest value, because a provider that does not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.metering.meter import FIXED_UNITS, GB, MB_PER_GB, Meter, find_billing_month
@@ -52,7 +55,8 @@ class Span:
     `anchor`: the start of the run, from which steps and the minimum are counted. It equals `start` where the run began with
     this span, and is earlier otherwise. `why`: the event that opened the span; `ended_by`: the event that ended it. Both are
     text for people ("first seen", "stopped_at stated"). `billed`: the cost of the whole span according to a settled bill line,
-    in place of the cost that presence and price give; None: no bill line bounds it.
+    in place of the cost that presence and price give; None: no bill line bounds it. `repriced`: the bill states another
+    price for the same time.
     """
 
     key: ResourceKey
@@ -65,6 +69,7 @@ class Span:
     why: str = ""
     ended_by: str = ""
     billed: NanoAmounts | None = None
+    repriced: bool = False
 
     def __post_init__(self) -> None:
         start, end = self.start, self.end
@@ -138,6 +143,18 @@ def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, i
     return low, expected, expected + _round_cost(perhaps * quantity, to) - _round_cost(perhaps * quantity, since)
 
 
+def bill_span(span: Span, billed: NanoAmounts, presence: str) -> Span:
+    """Return a closed span with the amounts that a bill gives it. `presence`: as observed."""
+    span = replace(span, presence=SEEN, billed=None, repriced=False)
+    low, _, high = compute_amounts(span, to_micros(span.start), to_micros(span.end or span.start))
+    return replace(span, billed=billed, repriced=presence == SEEN and not low <= billed[1] <= high)
+
+
+def remove_bill_price(span: Span) -> Span:
+    """Return `span` at its own price, if a bill states another one."""
+    return replace(span, billed=None, repriced=False) if span.repriced else span
+
+
 def _cut_billed(span: Span, billed: NanoAmounts, extent: tuple[int, int], cut: tuple[int, int]) -> NanoAmounts:
     """Return the cost of a billed span within `cut`: at least what does not fit into the rest, at most what fits into it."""
     if cut == extent:
@@ -145,6 +162,8 @@ def _cut_billed(span: Span, billed: NanoAmounts, extent: tuple[int, int], cut: t
     (first, last), (begin, finish) = extent, cut
     dearest = 2 * span.meter.price.high * span.meter.quantity
     until = [_round_cost(dearest, _compute_progress(span, at) if at > first else NO_PROGRESS) for at in (begin, finish, last)]
+    if billed[2] > until[2]:  # at a higher price than the counted one
+        until = [_spread(billed[2], first, last, at) for at in (begin, finish, last)]
     inside = until[1] - until[0]
     low, high = max(0, billed[0] - (until[2] - inside)), min(billed[2], inside)
     expected = _spread(billed[1], first, last, finish) - _spread(billed[1], first, last, begin)
@@ -173,7 +192,7 @@ def count_expected_us(span: Span, start_us: int, end_us: int) -> int:
     first = to_micros(span.start)
     begin = max(first, start_us)
     finish = max(begin, min(to_micros(span.end), end_us) if span.end else end_us)
-    if span.billed is not None:
+    if span.billed is not None and not span.repriced:
         paid, full = _compute_billed_share(span, span.billed)
         return (finish - first) * paid // full - (begin - first) * paid // full
     part = 2 if span.presence == EDGE else 1
@@ -191,7 +210,7 @@ def count_priced_pico(span: Span, start_us: int, end_us: int) -> int:
     finish = end_us if last is None else min(last, end_us)
     if span.presence == MAYBE or finish <= begin:
         return 0
-    if span.billed is not None and last is not None:
+    if span.billed is not None and last is not None and not span.repriced:
         _, paid, _ = _cut_billed(span, span.billed, (first, last), (begin, finish))
         price = span.meter.price.expected
         return divide_half_even(paid * PICO, price) if price else 0

@@ -135,7 +135,8 @@ def _list_notes(reconciliation: Reconciliation) -> Iterator[str]:
         yield _format_import(one)
     yield from (f"Not queried: {name}: {to_one_line(why)}." for name, why in reconciliation.not_asked)
     yield from (f"{note.rstrip('.')}." for note in reconciliation.notes)
-    yield from (_format_evidence(one) for one in reconciliation.evidence)
+    yield from (_format_evidence(one) for one in reconciliation.evidence if one.lines)
+    yield from (_format_repriced(one) for one in reconciliation.evidence if one.repriced)
     yield from (_format_unused(one) for one in reconciliation.unused)
     yield from (f"{one.provider}/{to_one_line(one.account)}: {one.why}." for one in reconciliation.results if one.why)
     if reconciliation.told:
@@ -160,6 +161,14 @@ def _format_evidence(one: EvidenceSummary) -> str:
     return f"{whose}: {lines} the charges of {of}: the uncertainty decreases from {doubt} to {doubt_left}."
 
 
+def _format_repriced(one: EvidenceSummary) -> str:
+    sign, whose = get_currency_sign(one.currency), f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
+    billed, counted = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.billed, one.counted))
+    lines = "1 settled bill line states" if one.repriced == 1 else f"{one.repriced} settled bill lines state"
+    ratio = f" ({one.billed / one.counted:.4f} times)" if one.counted else ""
+    return f"{whose}: {lines} another price: {billed} instead of {counted}{ratio}. Reports, budgets and hard caps use the bill."
+
+
 def _format_unused(one: EvidenceFinding) -> str:
     ids = ", ".join(shorten(to_one_line(id_), LONGEST_NAME) for id_ in one.resources if id_)
     lines, were = (f"1 {one.charge} line", "was") if one.lines == 1 else (f"{one.lines} {one.charge} lines", "were")
@@ -178,6 +187,9 @@ def _build_evidence_data(one: EvidenceSummary) -> dict[str, object]:
         "resources": one.resources,
         "doubt": format_exact(_to_money(one.doubt, one.currency)),
         "left": format_exact(_to_money(one.left, one.currency)),
+        "repriced_lines": one.repriced,
+        "counted": format_exact(_to_money(one.counted, one.currency)),
+        "billed": format_exact(_to_money(one.billed, one.currency)),
     }
 
 

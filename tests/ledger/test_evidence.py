@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -24,8 +24,11 @@ from costguard.ledger.db.rows import delete_rows
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.ledger.types import LedgerRow
+from costguard.metering.charge_item import ChargeItem
+from costguard.reporting.focus.rows import build_rows
 from costguard.values.calendar import Period
 from costguard.values.money import Money
+from costguard.values.provider import Seller
 from tests.fakes.server import START as FAKES_START
 from tests.fakes.vast import machine as vast_machine
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, asked, machine, poll
@@ -93,6 +96,10 @@ def take_in(url: str, *lines: BillLine, at: datetime = NOW, whole: bool = True) 
         of = (("acme",), ALL) if whole else None
         bills.import_statements([GatheredStatement(staged=staged, source="a test", stated_at=at, asked=of)], who="ada", now=NOW)
         return bills.apply_evidence("acme", ALL, now=NOW)
+
+
+class _Items(list[ChargeItem]):
+    sellers: Mapping[str, Seller] = {}
 
 
 def spent(url: str, period: Period = ALL) -> Amounts:
@@ -217,15 +224,81 @@ def test_a_line_that_something_speaks_against_narrows_nothing_and_is_named(found
     assert check_ledger(found) == []
 
 
-def test_a_bill_below_what_was_seen_is_a_contradiction(url: str) -> None:
+@pytest.fixture
+def seen(url: str) -> str:
+    """A ledger in which i-1, at $2 an hour, was seen to run all of November 1, until 26 hours after START or so."""
     with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         looks = range(120, 1600, 4)
         ledger.record_polls([poll(at, machine(started_at=START + 2 * HOUR)) for at in looks])
         ledger.record_polls([poll(1602), poll(1604), poll(6000)])
-    before = spent(url)
-    result = take_in(url, line(0, "12"))
-    assert [(one.reason, one.contradicts) for one in result.findings] == [(weighing.BELOW, True)]
-    assert spent(url) == before
+    return url
+
+
+def test_a_bill_at_a_discount_wins_over_the_list_price(seen: str) -> None:
+    """0.58 of $48 are $27.84: for a report, a cap (its low end) and the cost of FOCUS, whose list cost stays $48."""
+    rest = Period(start=FIRST + DAY, end=ALL.end)
+    after = spent(seen, rest)
+    result = take_in(seen, line(0, "27.84"))
+    assert spent(seen, DAY_ONE) == (27_835_000_000, 27_840_000_000, 27_845_000_000), "rounded to cents"
+    assert spent(seen, rest) == after
+    assert [(one.repriced, one.counted, one.billed) for one in result.summaries] == [(1, 48 * DOLLAR, 27_840_000_000)]
+    assert result.findings == ()
+    with SpendingReader(seen, rules=RULES) as books:
+        (row,) = build_rows(_Items(list(books.items(DAY_ONE, NOW))))
+        (spending,) = books.load_spending(DAY_ONE, NOW)
+    costs = {name: str(row[name]) for name in ("BilledCost", "EffectiveCost", "ContractedCost", "ListCost", "ConsumedQuantity")}
+    assert costs == {
+        "BilledCost": "27.840000000",
+        "EffectiveCost": "27.840000000",
+        "ContractedCost": "48.000000000",
+        "ListCost": "48.000000000",
+        "ConsumedQuantity": "24.000000000000",
+    }
+    assert spending.us == DAY // timedelta(microseconds=1), "it ran all day: the price is another one, not the time"
+    assert check_ledger(seen) == []
+    take_in(seen, line(0, "1", resource_id="i-2", id="other"), at=NOW + HOUR)
+    assert spent(seen, DAY_ONE) == (48 * DOLLAR,) * 3, "withdrawn: the list price again"
+    assert check_ledger(seen) == []
+
+
+def test_a_bill_above_the_list_price_never_raises_what_a_hard_cap_counts(seen: str) -> None:
+    take_in(seen, line(0, "60"))
+    low, expected, high = spent(seen, DAY_ONE)
+    assert (low, expected, high) == (48 * DOLLAR, 60 * DOLLAR, 60_005_000_000)
+    parts = [spent(seen, Period(start=FIRST + n * HOUR, end=FIRST + (n + 1) * HOUR)) for n in range(24)]
+    assert sum(one.expected for one in parts) == 60 * DOLLAR
+    assert sum(one.low for one in parts) <= low
+    assert check_ledger(seen) == []
+
+
+def test_a_machine_that_still_runs_costs_its_bill_until_the_bills_end(url: str) -> None:
+    """Its span is closed there and goes on: once for a bill, again for the next day's, and polls continue as before."""
+    runs = machine(started_at=START + 2 * HOUR)
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record_polls([poll(at, runs) for at in range(120, 3000, 4)])
+        take_in(url, line(0, "27.84"))
+        assert spent(url, DAY_ONE).expected == 27_840_000_000
+        ledger.record_polls([poll(at, runs) for at in range(3000, 6000, 4)])
+        take_in(url, line(0, "27.84"), line(1, "12"))
+        assert spent(url, DAY_ONE).expected == 27_840_000_000
+        assert spent(url, Period(start=FIRST + DAY, end=FIRST + 2 * DAY)).expected == 12 * DOLLAR
+        assert spent(url, Period(start=FIRST + 2 * DAY, end=FIRST + 3 * DAY)).expected == 48 * DOLLAR
+        ledger.record_polls([poll(6000, machine(state="stopped", started_at=START + 2 * HOUR, stopped_at=FIRST + 4 * DAY))])
+    assert check_ledger(url) == []
+    take_in(url, line(0, "27.84"), line(1, "12"))
+    assert asked(url, lambda ask: ask("SELECT count(*) FROM span", ())[0][0]) == 3
+    assert spent(url, Period(start=FIRST + 3 * DAY, end=FIRST + 4 * DAY)).expected == 48 * DOLLAR
+    assert check_ledger(url) == []
+
+
+def test_a_bill_that_shifts_an_hour_states_no_price(seen: str) -> None:
+    """It bills the end of the run a bucket late: too little in one hour, and more than possible after the end."""
+    before = spent(seen)
+    shifted = (line(0, "1", id="a", end=FIRST + HOUR), line(1, "3", id="b", start=FIRST + 26 * HOUR, end=FIRST + 27 * HOUR))
+    assert spent(seen).expected == before.expected
+    result = take_in(seen, *shifted)
+    assert {one.reason for one in result.findings} == {weighing.ABOVE}
+    assert spent(seen).expected == before.expected - DOLLAR, "the hour in which it surely ran costs its bill"
 
 
 def test_a_crash_between_import_and_correction_leaves_neither(found: str, monkeypatch: pytest.MonkeyPatch) -> None:

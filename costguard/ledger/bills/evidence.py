@@ -11,8 +11,8 @@ gets a correction from $240 to $600; the bill of the second day gives it another
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from costguard.bills.evidence import (
     weigh_lines,
 )
 from costguard.ledger.bills.reader import STATED, UNFINISHED, count_where, is_of_statement, load_statements, sum_amounts
-from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span
+from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span, encode_span, split_batches
 from costguard.ledger.db.rows import IDS, insert_tuples, read_batches
 from costguard.ledger.spans.correction_parts import (
     PART_COLUMNS,
@@ -49,14 +49,15 @@ from costguard.ledger.spans.correction_parts import (
     join_last_correction,
 )
 from costguard.ledger.spans.numbering import RowNumbers
-from costguard.ledger.spans.posting import DailyRollup
+from costguard.ledger.spans.posting import CLOSING_COLUMNS, DailyRollup
 from costguard.ledger.spans.scope_state import load_attributions, load_books, load_known
 from costguard.ledger.tables.bills import BillImportRow, BillLineRow
 from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, LedgerStateRow, ResourceRow, SpanRow
 from costguard.metering.accrual import find_last_seen
 from costguard.metering.billing import BillingRule, get_billing_rule
+from costguard.metering.line_accrual import close_span
 from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, STORAGE
-from costguard.metering.span import compute_amounts
+from costguard.metering.span import Span, compute_amounts
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import NANO
@@ -68,6 +69,8 @@ RESOURCES_NAMED_MAX = 5
 VISIBLE_STEPS = (10_000_000, 1_000_000, 100_000)
 """Nano-units to which a statement may be rounded: a cent, a tenth and a hundredth of one."""
 FAR_US = 2**62
+BILLED_UNTIL = "billed until here, at another price"
+"""Why a span ends in which a machine went on: the bill's price counts for the time of the bill alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +103,13 @@ class _Tally:
     resources: set[ResourceKey] = field(default_factory=set)
     doubt: int = 0
     left: int = 0
+    repriced: set[int] = field(default_factory=set)
+    counted: int = 0
+    billed: int = 0
 
 
 class _Scope(NamedTuple):
-    """The resources that have doubtful spans, the days that these touch, and the last import that counts (0: none)."""
+    """The resources with spans in doubt or bounded by a bill, their days, and the last import that counts (0: none)."""
 
     resource_ids: tuple[int, ...]
     first_us: int
@@ -113,31 +119,80 @@ class _Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillFacts:
-    """What the bills of a provider say of the doubtful spans of a period.
+    """What the bills of a provider say of the doubtful spans of a period, and of resources that they state another price of.
 
-    `scope`: what was read; another one has other facts. `lines`: by account, id and charge. `steps`: by account, see
-    `EvidenceContext.step`.
+    `scope`: what was read; another one has other facts. `repriced`: resources of another price. `within`: the days of all their
+    spans. `lines`: by account, id and charge. `steps`: by account, see `EvidenceContext.step`.
     """
 
     scope: _Scope
+    repriced: frozenset[int] = frozenset()
+    within: tuple[int, int] = (0, 0)
     future: tuple[EvidenceFinding, ...] = ()
     lines: Mapping[tuple[str, str, str], Sequence[EvidenceLine]] = field(default_factory=dict)
     steps: Mapping[str, int] = field(default_factory=dict)
 
 
-def load_bill_facts(ask: Query, provider: str, period: Period, now: datetime) -> BillFacts:
-    """Return what the bills of `provider` say of its doubtful spans in `period`. Of a million lines it takes many seconds."""
+def load_bill_facts(
+    ask: Query, provider: str, period: Period, now: datetime, repriced: frozenset[int] | None = None
+) -> BillFacts:
+    """Return what the bills of `provider` say of its spans in `period`. Of a million lines it takes many seconds.
+
+    `repriced`: resources of another price, as found before; None: they are looked for.
+    """
     scope = _find_scope(ask, provider, period)  # first: an import that ends while the rest is read is another scope
     (ids, first_us, last_us, _), future = scope, _find_future_lines(ask, provider, period, now)
-    if not ids:
-        return BillFacts(scope=scope, future=future)
-    statements = load_statements(ask, provider, Period(start=from_micros(first_us), end=from_micros(last_us)))[0]
+    within = (first_us, last_us)
+    statements = load_statements(ask, provider, _to_period(within))[0]
+    steps = {account: _find_step(ask, provider, one) for account, one in statements.items()}
+    if repriced is None:
+        repriced = frozenset(_find_repriced(ask, provider, statements, steps, within, now))
+    if not ids and not repriced:
+        return BillFacts(scope=scope, future=future, within=within)
+    for start_us, end_us in read_batches(ask, _select_extents(within), sorted(repriced)):
+        within = min(within[0], start_us // DAY_US * DAY_US), max(within[1], end_us // DAY_US * DAY_US + DAY_US)
+    if within != (first_us, last_us):
+        statements = load_statements(ask, provider, _to_period(within))[0]
     return BillFacts(
         scope=scope,
         future=future,
-        lines=_load_lines(ask, provider, statements, ids, (first_us, last_us)),
+        repriced=repriced,
+        within=within,
+        lines=_load_lines(ask, provider, statements, sorted({*ids, *repriced}), within),
         steps={account: _find_step(ask, provider, one) for account, one in statements.items()},
     )
+
+
+def _to_period(within: tuple[int, int]) -> Period:
+    return Period(start=from_micros(within[0]), end=from_micros(within[1]))
+
+
+def _find_repriced(  # noqa: PLR0917 - what is read, and of which time
+    ask: Query,
+    provider: str,
+    statements: Mapping[str, ProviderBill],
+    steps: Mapping[str, int],
+    within: tuple[int, int],
+    now: datetime,
+) -> Iterator[int]:
+    """Yield the resources of which the bills state another price than was counted; some of them may turn out not to be."""
+    resources = select_columns(col(ResourceRow.id), col(ResourceRow.account), col(ResourceRow.external_id))
+    numbers = {(account, name): number for number, account, name in ask(resources.where(col(ResourceRow.provider) == provider))}
+    for names in split_batches(sorted(numbers) if statements else ()):
+        lines = _load_lines(ask, provider, statements, [numbers[name] for name in names], within)
+        billed = sorted({numbers[account, name] for account, name, _ in lines})
+        for (number, charge), one in _load_charges(ask, billed, *within).items() if billed else ():
+            now_us = to_micros(now)
+            context = EvidenceContext(now_us=now_us, watched_until_us=now_us, step=steps.get(one.key.account, 0))
+            if weigh_lines(lines.get((one.key.account, one.key.id, charge), ()), one.spans, context).repriced:
+                yield number
+
+
+def _select_extents(within: tuple[int, int]) -> Rows:
+    """Select the start and the end of each span of resources that is partly within."""
+    end_us = func.coalesce(SpanRow.end_us, within[1])
+    extents = select_columns(col(SpanRow.start_us), end_us).where(col(SpanRow.charge).in_(NARROWED_CHARGES))
+    return extents.where(col(SpanRow.resource_id).in_(IDS), col(SpanRow.start_us) < within[1], end_us > within[0])
 
 
 def apply_evidence(
@@ -151,7 +206,9 @@ def apply_evidence(
     on_server: bool,
     facts: BillFacts | None = None,
 ) -> EvidenceResult:
-    """Write a correction for each doubtful span of `provider` in `period` of which its bills say something else than before.
+    """Write a correction for each span of `provider` in `period` of which its bills say something else than before.
+
+    An open span of which a bill states another price is closed where the bill ends, and goes on as a new one.
 
     Run it in a write transaction that excludes all others. `on_server`: the ledger is on PostgreSQL. `rules`: how each provider
     bills; the lag of its listings limits what is known. `facts`: of
@@ -160,27 +217,29 @@ def apply_evidence(
     """
     scope = _find_scope(ask, provider, period)
     if facts is None or facts.scope != scope:
-        facts = load_bill_facts(ask, provider, period, now)
-    ids, first_us, last_us, _ = scope
+        facts = load_bill_facts(ask, provider, period, now, None if facts is None else facts.repriced)
+    ids = sorted({*scope.resource_ids, *facts.repriced})
     if not ids:
         return EvidenceResult(findings=facts.future)
-    charged = _load_charges(ask, ids, first_us, last_us)
+    charged = _load_charges(ask, ids, *facts.within)
     names = (col(ResourceRow.account), col(ResourceRow.external_id))
     ids_of_two = select_columns(*names).where(col(ResourceRow.provider) == provider).group_by(*names)
     ambiguous = set(ask(ids_of_two.having(func.count() > 1)))  # two regions of an account have it: a line may mean either
     lag = timedelta(seconds=get_billing_rule(rules, provider).lag_s)
     contexts = _load_contexts(ask, {one.key for one in charged.values()}, facts.steps, lag, now)
-    parts, unused = dict[int, list[BilledPart]](), list[tuple[ResourceKey, str, UnusedLine]]()
+    parts, unused, repriced = dict[int, list[BilledPart]](), list[tuple[ResourceKey, str, UnusedLine]](), set[int]()
     for one in charged.values():
         place = (one.key.account, one.key.id, one.charge)
         lines = () if place[:2] in ambiguous else facts.lines.get(place, ())
         weighed = weigh_lines(lines, one.spans, contexts[one.key])
         unused += [(one.key, one.charge, line) for line in weighed.unused]
+        repriced |= {line.id for line in weighed.repriced}
         for part in weighed.parts:
             parts.setdefault(part.span_id, []).append(part)
+    summaries = _summarize(provider, charged, parts, repriced)
     written = _write_corrections(ask, tell, charged, parts, now, RowNumbers(ask, on_server=on_server))
     return EvidenceResult(
-        summaries=_summarize(provider, charged, parts),
+        summaries=summaries,
         findings=(*_group_findings(provider, unused), *facts.future),
         corrections=written,
     )
@@ -189,11 +248,14 @@ def apply_evidence(
 def _find_scope(ask: Query, provider: str, period: Period) -> _Scope:
     """Return the scope of `period`, whose days it touches as well."""
     start_us, end_us = to_micros(period.start), to_micros(period.end)
+    billed = select(CorrectionRow.span_id).join(CorrectionPartRow, col(CorrectionPartRow.correction_id) == CorrectionRow.id)
+    billed = billed.where(col(CorrectionPartRow.bill_line_id).is_not(None))
     doubtful = (
         select(SpanRow.resource_id, func.min(SpanRow.start_us), func.max(SpanRow.end_us))
         .join(ResourceRow, col(ResourceRow.id) == SpanRow.resource_id)
         .where(col(ResourceRow.provider) == provider, col(SpanRow.charge).in_(NARROWED_CHARGES))
-        .where(col(SpanRow.end_us) > start_us, col(SpanRow.start_us) < end_us, col(SpanRow.low) < col(SpanRow.high))
+        .where(col(SpanRow.end_us) > start_us, col(SpanRow.start_us) < end_us)
+        .where(or_(col(SpanRow.low) < col(SpanRow.high), col(SpanRow.id).in_(billed)))
         .group_by(col(SpanRow.resource_id))
     )
     rows = ask(doubtful)
@@ -293,6 +355,13 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
     numbers: RowNumbers,
 ) -> int:
     """Write a correction for each closed span whose parts differ from those of its last correction."""
+    daily, corrections, rows = DailyRollup(), list[SqlRow](), list[SqlRow]()
+    for (resource_id, _), group in charged.items():
+        for index, (number, span) in enumerate(group.spans):
+            if span.end is None and number in billed:
+                owner = (resource_id, group.attributions[number])
+                ended = _split_open_span(tell, (number, numbers.take(SpanRow)), span, billed[number], owner, daily)
+                group.spans[index] = EvidenceSpan(number, ended)
     spans = {
         one.id: (one.span, resource_id, group.attributions[one.id])
         for (resource_id, _), group in charged.items()
@@ -300,7 +369,6 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
         if one.span.end is not None
     }
     stored_parts = _load_parts(ask, list(spans))
-    daily, corrections, rows = DailyRollup(), list[SqlRow](), list[SqlRow]()
     for span_id, (span, *place) in spans.items():
         new_parts, old_parts = cover_span(span, billed.get(span_id, ())), decode_parts(span, stored_parts.get(span_id, ()))
         if new_parts == old_parts:
@@ -316,6 +384,27 @@ def _write_corrections(  # noqa: PLR0917 - what is written, and when
         daily.write(tell)
         tell(update(LedgerStateRow).values(revision=col(LedgerStateRow.revision) + 1))
     return len(corrections)
+
+
+def _split_open_span(  # noqa: PLR0917 - what is written, and where
+    tell: Execute,
+    numbers: tuple[int, int],
+    span: Span,
+    billed: Sequence[BilledPart],
+    place: tuple[int, int],
+    daily: DailyRollup,
+) -> Span:
+    """Close an open span where its bill ends, write one that goes on from there, and return the closed one.
+
+    `numbers`: the rows of both. `place`: of the resource and of its attribution.
+    """
+    until = from_micros(max(part.end_us for part in billed))
+    ended = close_span(span, until, BILLED_UNTIL)
+    values = (to_micros(until), BILLED_UNTIL, *daily.add(ended, *place))
+    tell(update(SpanRow).where(col(SpanRow.id) == numbers[0]).values(dict(zip(CLOSING_COLUMNS, values, strict=True))))
+    rest = replace(span, start=until, why=BILLED_UNTIL)
+    insert_tuples(tell, SpanRow, [(numbers[1], *encode_span(rest, *place, None))])
+    return ended
 
 
 def _describe_correction(parts: Sequence[CorrectionPart]) -> str:
@@ -338,14 +427,18 @@ def _load_parts(ask: Query, span_ids: Sequence[int]) -> dict[int, list[SqlRow]]:
 
 
 def _summarize(
-    provider: str, charged: Mapping[_Place, _Charges], billed: Mapping[int, list[BilledPart]]
+    provider: str, charged: Mapping[_Place, _Charges], billed: Mapping[int, list[BilledPart]], repriced: Collection[int]
 ) -> tuple[EvidenceSummary, ...]:
     tallies = defaultdict[tuple[str, str], _Tally](_Tally)
     for group in charged.values():
         for span_id, span in group.spans:
             for part in billed.get(span_id, ()):
                 tally = tallies[group.key.account, span.meter.price.currency]
-                low, _, high = compute_amounts(span, part.start_us, part.end_us)
+                low, expected, high = compute_amounts(span, part.start_us, part.end_us)
+                if part.line_id in repriced:
+                    tally.repriced.add(part.line_id)
+                    tally.counted, tally.billed = tally.counted + expected, tally.billed + part.amounts[1]
+                    continue
                 tally.lines.add(part.line_id)
                 tally.resources.add(group.key)
                 tally.doubt += high - low
@@ -359,6 +452,9 @@ def _summarize(
             resources=len(one.resources),
             doubt=one.doubt,
             left=one.left,
+            repriced=len(one.repriced),
+            counted=one.counted,
+            billed=one.billed,
         )
         for (account, currency), one in sorted(tallies.items())
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from costguard.metering.meter import GB, Line, Meter, PriceRange
 from costguard.metering.observation import Disk, Estimate, Observation, Price, TrafficCounter
-from costguard.metering.span import Span
+from costguard.metering.span import Span, bill_span
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Rate
 from costguard.values.resource import Attribution, Incarnation, ResourceKey, make_storable
@@ -162,11 +162,13 @@ def encode_span(span: Span, resource_id: int, attribution_id: int, amounts: Nano
 
 
 def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) -> Span:
-    """Return the span of `key` in the columns of `SPAN_COLUMNS`, or of those and a bill's three amounts (None: no bill)."""
+    """Return the span of `key` in the columns of `SPAN_COLUMNS`.
+
+    Further columns: a bill's three amounts (None: no bill), and the presence as observed.
+    """
     presence, anchor_us, start_us, why, end_us, ended_by = row[12:18]
     start = from_micros(start_us)
-    billed = tuple(row[BILLED_COLUMNS:]) if len(row) > BILLED_COLUMNS and row[BILLED_COLUMNS] is not None else None
-    return Span(
+    span = Span(
         key=key,
         attribution=attribution,
         meter=decode_meter(tuple(row[:12])),
@@ -176,8 +178,11 @@ def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) 
         presence=presence,
         why=why,
         ended_by=ended_by or "",
-        billed=billed,
     )
+    if len(row) <= BILLED_COLUMNS or row[BILLED_COLUMNS] is None:
+        return span
+    low, expected, high, observed = row[BILLED_COLUMNS:]
+    return bill_span(span, (low, expected, high), observed)
 
 
 decode_open_span = lru_cache(maxsize=2 * CACHED_RESOURCES)(decode_span)

@@ -21,7 +21,7 @@ from costguard.bills.evidence import BilledPart
 from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, ResourceRow, SpanRow
 from costguard.ledger.types import BIG_INTEGER, RESOURCE_KEY
-from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts, count_expected_us
+from costguard.metering.span import SEEN, NanoAmounts, Span, bill_span, compute_amounts, count_expected_us
 from costguard.values.instant import from_micros, to_micros
 
 PART_COLUMNS = "correction_id, start_us, end_us, presence, price_known, bill_line_id, low, expected, high, us"
@@ -66,11 +66,14 @@ def select_corrected(name: str) -> ColumnElement[Any]:
 
 
 def select_corrected_span() -> tuple[ColumnElement[Any], ...]:
-    """Return the columns that `decode_span` reads, of a span or a part of it, and the amounts that a bill gives it, or NULL."""
+    """Return the columns that `decode_span` reads, of a span or a part of it.
+
+    The last four are NULL without a bill: the amounts that it gives, and the presence as observed.
+    """
     billed = col(CorrectionPartRow.bill_line_id).is_not(None)
     amounts = (case((billed, getattr(CorrectionPartRow, name))) for name in ("low", "expected", "high"))
     corrected = (select_corrected(one.key) if one.key in CorrectionPartRow.model_fields else one for one in SPAN)
-    return (*corrected, *amounts)
+    return (*corrected, *amounts, case((billed, func.coalesce(CorrectionRow.presence, SpanRow.presence))))
 
 
 def load_parts(ask: Query, span: Span, span_id: int) -> list[CorrectionPart]:
@@ -120,8 +123,8 @@ def cut_span(span: Span, start_us: int, end_us: int, *, presence: str, price_kno
     meter = span.meter
     if meter.price.known != price_known:
         meter = replace(meter, price=replace(meter.price, known=price_known))
-    start, end = from_micros(start_us), from_micros(end_us)
-    return replace(span, start=start, end=end, presence=presence, meter=meter, billed=billed)
+    part = replace(span, start=from_micros(start_us), end=from_micros(end_us), presence=presence, meter=meter)
+    return part if billed is None else bill_span(part, billed, span.presence)
 
 
 def cover_span(span: Span, billed: Sequence[BilledPart]) -> list[CorrectionPart]:

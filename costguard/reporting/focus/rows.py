@@ -3,7 +3,8 @@
 Example: 1.5 Hours of i-0abc at $2.49 have PricingQuantity 1.5, ListUnitPrice 2.49 and ListCost 3.735.
 
 ListCost and ContractedCost are price times quantity in exact decimals, unrounded. BilledCost and EffectiveCost are the expected
-amounts of the ledger, to the nano-unit, and add up to it; they differ from the product only by its rounding (decision 0029).
+amounts of the ledger, to the nano-unit, and add up to it; they differ from the product by its rounding (decision 0029), or where
+a settled bill states another price (decision 0139).
 
 A charge that is unpriced has no amount and no unit price: `x_PriceSource` says why, and `x_CostHigh` what it costs at most.
 

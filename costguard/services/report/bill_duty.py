@@ -149,6 +149,7 @@ class BillDuty:
             for bill in import_answers(bills, answers, who=IMPORTED_BY, now=now):
                 facts = {"provider": bill.provider, "lines": bill.lines, "new": bill.added, "withdrawn": bill.withdrawn}
                 evidence = bills.apply_evidence(bill.provider, period, now=now)
+                facts["repriced"] = sum(each.repriced for each in evidence.summaries)
                 self._log.info("bill_read", **facts, resources_bound=sum(each.resources for each in evidence.summaries))
                 for odd in evidence.findings:
                     self._tell_contradiction(odd)

@@ -289,7 +289,7 @@ def _cut_period(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
 
 
 def _to_charged(item: ChargeItem, where: str, fine_us: int) -> ChargedCell:
-    money, key, start_us = item.money, item.key, to_micros(item.start)
+    money, key, start_us = item.counted or item.money, item.key, to_micros(item.start)
     return ChargedCell(
         key.account,
         key.region,
