@@ -106,7 +106,8 @@ def accrue_poll(
         from costguard.metering.price_ladder import estimate_missing_prices
 
         priced = estimate_missing_prices(inventory.items, state, ladder, poll.seen_at.date())
-        inventory = replace(inventory, items=priced)
+        own = (ladder.agree(one, poll.seen_at, one.key not in state.resources) for one in priced)
+        inventory = replace(inventory, items=tuple(own))
     doubted = _count_doubted(state, poll, inventory)
     if doubted:
         why = f"the listing lacks {doubted} known resources at once: each stays as it was until it is looked up"

@@ -6,6 +6,7 @@ in the future, a stop before the start) loses that time, with a note, and keeps 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -54,6 +55,24 @@ SURCHARGED, LAST_KNOWN, TYPE_STATED, SAME_TYPE, SAME_TYPE_ELSEWHERE, MACHINE_RAT
 """The steps of the price ladder below a stated price, best first: a stated price that leaves something out (`widen_price`);
 what the resource cost when its price was last stated; what others of its type in its region cost; the market's price of its
 type in its region, and in other regions; the public rates of its machine family; the market's median for its GPU; nothing."""
+
+
+LIST, AGREED, LEARNED, ESTIMATED = PRICE_BASES = ("list", "agreed", "learned", "estimate")
+"""Whose a price is: as its provider lists it, of an agreement, as settled bills state it, or an estimate."""
+LIST_PRICE = re.compile(r"; list (\d+\.\d+) [A-Z]{3}: ")
+"""In the source of a price that is not the listed one: what its provider lists."""
+
+
+def find_price_basis(source: str) -> str:
+    """Return whose a price is, by its source: one of `PRICE_BASES`."""
+    start = source.partition(",")[0].partition(":")[0]
+    return start if start in (AGREED, LEARNED) else ESTIMATED if start in (ESTIMATED, "unpriced") else LIST
+
+
+def find_list_price(source: str) -> Decimal | None:
+    """Return the list price that the source of another price states; None: it is the list price, or that is unknown."""
+    stated = LIST_PRICE.search(source)
+    return Decimal(stated[1]) if stated else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from math import ceil
 from statistics import median
 
@@ -82,19 +82,25 @@ def _list_no_offers(gpu: str) -> Sequence[Offer]:  # noqa: ARG001 - the signatur
     return ()
 
 
+def _keep_listed(observation: Observation, _at: datetime, _is_new: bool) -> Observation:  # noqa: FBT001 - as `PriceLadder.agree`
+    return observation
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceLadder:
     """What estimates are made of.
 
     `drift`: how prices move, by class. `find_offers`: the market's offers of a canonical GPU, priced or not; called only where
     a price is missing. `rates`: of machines without a GPU. `ceilings`: canonical GPU -> the highest known nano-units per
-    GPU-hour.
+    GPU-hour. `agree`: returns a machine as listed at an instant with the prices that are its user's own; its last argument: it
+    was never listed before.
     """
 
     drift: Mapping[str, PriceDrift]
     find_offers: Callable[[str], Sequence[Offer]] = _list_no_offers
     rates: MachineRates = field(default_factory=lambda: MachineRates(rows={}, regions=NO_FACTORS))
     ceilings: Mapping[str, int] = field(default_factory=dict)
+    agree: Callable[[Observation, datetime, bool], Observation] = _keep_listed
 
 
 def estimate_missing_prices(

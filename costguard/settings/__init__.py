@@ -51,7 +51,7 @@ __all__ = [
     "resolve_ledger_url",
 ]
 
-TABLE_KEYS = ("budget", "policy", "hook", "rails", "notify", "report", "providers")
+TABLE_KEYS = ("budget", "agreement", "policy", "hook", "rails", "notify", "report", "providers")
 """The keys of the file that are no section of plain fields."""
 
 
@@ -200,6 +200,11 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
 
         with collect_errors(errors, ("budget",)):
             tables["budgets"] = read_budgets(table["budget"], where, zone)
+    if "agreement" in table:
+        from costguard.settings.agreements import read_agreements
+
+        with collect_errors(errors, ("agreement",)):
+            tables["agreements"] = read_agreements(table["agreement"], where, zone)
     if "providers" in table:
         from costguard.settings.checks import read_provider_tables
 

@@ -144,7 +144,7 @@ def _read_period(value: object, field: str) -> tuple[str, int]:
     return text, 0
 
 
-def _read_date(value: object, field: str) -> date:
+def read_date(value: object, field: str) -> date:
     """Return a day, of a text or of TOML's own dates."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
@@ -178,10 +178,10 @@ class BudgetTable(SettingsModel):
         '"day", "week" (from Monday), "month", "quarter", "year", "rolling 7d": the last 7 x 24 hours, or "total".',
         "month",
     )
-    start: Annotated[date | None, ReadAs(_read_date)] = describe_key(
+    start: Annotated[date | None, ReadAs(read_date)] = describe_key(
         None, "The first day that counts (default: no bound).", "2026-11-01", key="from"
     )
-    until: Annotated[date | None, ReadAs(_read_date)] = describe_key(
+    until: Annotated[date | None, ReadAs(read_date)] = describe_key(
         None, "The first day that no longer counts: from then on it warns of nothing and stops nothing.", "2027-02-01"
     )
     timezone: Annotated[tzinfo | None, ReadAs(read_zone)] = describe_key(

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from costguard.settings.agreements import AgreementTable
 from costguard.settings.budgets import BudgetTable
 from costguard.settings.guard import HookTable, RailsTable
 from costguard.settings.model import find_inner_model
@@ -132,6 +133,10 @@ def render_settings_file(
         [
             "# Budgets: any number of them. `costguard status` shows their status.",
             *_render_table("[budget]", BudgetTable, budget),
+        ],
+        [
+            "# Agreements: prices that are yours (docs/PRICES.md).",
+            *_render_table("[agreement]", AgreementTable, skip=("rate",)),
         ],
     ]
     parts = [HEADER_TEXT, *("\n" + "\n".join(block) + "\n" for block in blocks)]

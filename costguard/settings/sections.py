@@ -63,6 +63,7 @@ from costguard.values.checks import require
 from costguard.values.money import ExchangeRate, find_exchange_rate
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
+    from costguard.budgets.agreement import Agreement
     from costguard.budgets.budget import Budget
     from costguard.guard.alerts.alert import AlertRoute
     from costguard.guard.escalation import Hook
@@ -376,7 +377,7 @@ class TelemetrySettings(SettingsModel):
 class Settings:
     """The whole settings file.
 
-    - `budgets`, `policies`, `hooks`, `routes`, `reports`: the tables of each kind in their order.
+    - `budgets`, `agreements`, `policies`, `hooks`, `routes`, `reports`: the tables of each kind in their order.
     - `rails`: None: the values in GUARD section 6.
     - `signed_with`: source of the secret that signs webhooks (`env:NAME`, `file:PATH`); "": none.
     - `mail`: source of the mail server's address for mail to people.
@@ -397,6 +398,7 @@ class Settings:
     web: WebSettings = field(default_factory=WebSettings.model_construct)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings.model_construct)
     budgets: tuple[Budget, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
     policies: tuple[Policy, ...] = ()
     hooks: tuple[Hook, ...] = ()
     routes: tuple[AlertRoute, ...] = ()

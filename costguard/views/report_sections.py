@@ -12,6 +12,7 @@ from fractions import Fraction
 from costguard.budgets.budget import MATCH_ALL, list_filter_words
 from costguard.errors import shorten
 from costguard.guard.alerts.alert import Alert
+from costguard.metering.observation import AGREED, LEARNED, find_price_basis
 from costguard.reporting.statement.groups import CostGroup, CurrencySums
 from costguard.reporting.statement.savings import EXPECTED_FOR, HIGH_FOR, Saving, Savings
 from costguard.reporting.statement.sections import (
@@ -171,6 +172,10 @@ def list_section_notes(statement: Statement) -> Iterator[str]:
         yield "Saved: $0.00 (no confirmed stops)"
     if not statement.quotes and statement.usd.groups:
         yield f"Quoted and actual: {NO_QUOTES}."
+    for one in statement.prices:
+        if find_price_basis(one.source) in (AGREED, LEARNED):
+            money = f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
+            yield f"{money} is computed at a price that is yours: {shorten(one.source, 160)}."
     old = [one for one in statement.prices if one.is_old(statement.period.end)]
     for one in old:
         money = f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
@@ -241,6 +246,7 @@ def _build_job_data(one: QuotedJob) -> dict[str, object]:
 def _build_price_data(one: PriceSourceCost, statement: Statement) -> dict[str, object]:
     return {
         "source": one.source,
+        "basis": find_price_basis(one.source),
         "currency": one.money.low.currency,
         "amount": format_interval_exact(one.money),
         "known": one.known,

@@ -49,6 +49,7 @@ from costguard.views.status_rates import (
     build_unpriced_data,
     format_rate_bound,
     format_stated_rate,
+    list_own_price_notes,
 )
 from costguard.views.utilization import build_usage_data, format_usage, list_usage_lines
 from costguard.views.watchdogs import build_share_data, format_shares, list_share_warnings
@@ -419,9 +420,8 @@ def _list_notes(status: FleetStatus) -> Iterator[str]:
         yield "~: an estimate, from the last known price or from public prices. costguard status --json shows source and day."
     if status.usd.guessed is not None:
         yield f"${format_interval(status.usd.guessed)} of this month is at estimated prices."
-    for standing in status.budgets:
-        for note in standing.notes:
-            yield f"Budget {standing.budget.name}: {note}."
+    yield from list_own_price_notes(status)
+    yield from (f"Budget {standing.budget.name}: {note}." for standing in status.budgets for note in standing.notes)
 
 
 def _list_silent_agents(status: FleetStatus) -> Iterator[str]:

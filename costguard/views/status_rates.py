@@ -6,10 +6,18 @@ Example: an m5.large whose price nobody states has `usd_per_hour` "0.0960", an i
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
 from costguard.metering.meter import COMPUTE
-from costguard.metering.observation import UNPRICED
+from costguard.metering.observation import AGREED, LEARNED, UNPRICED, find_price_basis
 from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.values.text_format import RATE_PLACES, format_exact
+
+OWN_PRICE = re.compile(r"(.*); list .*")
+"""The source of a price without what its provider lists."""
+NAMED_MAX = 5
 
 
 def build_unpriced_data(status: FleetStatus) -> dict[str, object]:
@@ -19,7 +27,7 @@ def build_unpriced_data(status: FleetStatus) -> dict[str, object]:
 
 
 def build_price_data(one: ResourceBurn) -> dict[str, object] | None:
-    """Return step, source and day of the price of computing; None if the resource bills none."""
+    """Return step, basis, source and day of the price of computing; None if the resource bills none."""
     computing = next((span for span in one.live.open if span.meter.charge == COMPUTE), None)
     if computing is None:
         return None
@@ -28,7 +36,21 @@ def build_price_data(one: ResourceBurn) -> dict[str, object] | None:
     price = computing.meter.price
     step = UNPRICED if price.unpriced else estimate.step if estimate else "stated" if price.known else "unknown"
     on = estimate.observed_on.isoformat() if estimate and estimate.observed_on else None
-    return {"step": step, "source": computing.meter.source, "observed_on": on}
+    basis = find_price_basis(computing.meter.source)
+    return {"step": step, "basis": basis, "source": computing.meter.source, "observed_on": on}
+
+
+def list_own_price_notes(status: FleetStatus) -> Iterator[str]:
+    """Yield a sentence for each price that is not the listed one, as its source states it, with its machines."""
+    machines = defaultdict[str, list[str]](list)
+    for one in status.resources:
+        for span in one.live.open:
+            if span.meter.charge == COMPUTE and find_price_basis(span.meter.source) in (AGREED, LEARNED):
+                machines[OWN_PRICE.sub(r"\1", span.meter.source)].append(
+                    one.live.observation.name or one.live.observation.key.id
+                )
+    for source, names in sorted(machines.items()):
+        yield f"{source}: the price of {', '.join(sorted(names)[:NAMED_MAX])}{' ...' if len(names) > NAMED_MAX else ''}."
 
 
 def build_rate_interval(one: ResourceBurn) -> dict[str, str] | None:

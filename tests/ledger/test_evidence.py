@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from costguard_sim.world import Rate, Run, to_us
 
 from costguard.bills import evidence as weighing
 from costguard.bills.bill_line import BillLine
+from costguard.budgets.agreement import Agreement, apply_agreements
 from costguard.ledger.bills import evidence, store
 from costguard.ledger.bills.evidence import EvidenceResult
 from costguard.ledger.bills.staging import StagedStatement
@@ -25,6 +27,7 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.ledger.types import LedgerRow
 from costguard.metering.charge_item import ChargeItem
+from costguard.metering.price_ladder import PriceLadder
 from costguard.reporting.focus.rows import build_rows
 from costguard.values.calendar import Period
 from costguard.values.money import Money
@@ -259,6 +262,21 @@ def test_a_bill_at_a_discount_wins_over_the_list_price(seen: str) -> None:
     take_in(seen, line(0, "1", resource_id="i-2", id="other"), at=NOW + HOUR)
     assert spent(seen, DAY_ONE) == (48 * DOLLAR,) * 3, "withdrawn: the list price again"
     assert check_ledger(seen) == []
+
+
+def test_an_agreed_price_is_the_contracted_cost_and_its_list_price_the_list_cost(url: str) -> None:
+    """$2 listed, 25 % off agreed, and the bill says $30 for the day: 48, 36 and 30."""
+    agreed = Agreement(name="EDP", source="contract 4711", discount=Fraction(1, 4))
+    ladder = PriceLadder(drift={}, agree=lambda one, at, is_new: apply_agreements((agreed,), one, at, is_new=is_new))
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS, ladder=ladder) as ledger:
+        ledger.record_polls([poll(at, machine(started_at=START + 2 * HOUR)) for at in range(120, 1700, 4)])
+    assert spent(url, DAY_ONE) == (36 * DOLLAR,) * 3
+    take_in(url, line(0, "30"))
+    with SpendingReader(url, rules=RULES) as books:
+        (row,) = build_rows(_Items(list(books.items(DAY_ONE, NOW))))
+    costs = [Decimal(str(row[name])) for name in ("ListCost", "ContractedCost", "BilledCost", "EffectiveCost", "ListUnitPrice")]
+    assert costs == [48, 36, 30, 30, 2]
+    assert row["x_PriceBasis"] == "agreed"
 
 
 def test_a_bill_above_the_list_price_never_raises_what_a_hard_cap_counts(seen: str) -> None:

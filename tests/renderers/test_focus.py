@@ -105,7 +105,7 @@ def test_providers_are_spelt_alike_wherever_they_are_named() -> None:
 def test_what_is_unsure_is_in_columns_of_our_own_after_those_of_focus() -> None:
     found = rows(*ITEMS)[5]
     names = list(found)
-    assert [name for name in names if name.startswith("x_")] == names[-14:]
+    assert [name for name in names if name.startswith("x_")] == names[-15:]
     assert (found["x_CostLow"], found["BilledCost"], found["x_CostHigh"], found["x_PriceKnown"]) == (
         "0",
         "0.345",

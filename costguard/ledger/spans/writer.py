@@ -78,7 +78,7 @@ class LedgerWriter:
     ) -> None:
         self._engine = open_engine(url)
         self._pen = WriteConnection(self._engine)
-        self._rules, self._ceilings, self._gap, self._ladder = rules, ceilings, gap, ladder
+        self._rules, self._ceilings, self._gap, self.ladder = rules, ceilings, gap, ladder
         self._memory: dict[AccountKey, AccountState] = {}
         self._identities: dict[tuple[str, str], str] = {}
 
@@ -216,7 +216,7 @@ class LedgerWriter:
         """Compute the changes of `poll`, without resources that another scope also lists and saw first."""
         poll, notes = _drop_foreign_resources(poll, book.elsewhere, memory.books)
         rule = get_billing_rule(self._rules, poll.scope.provider)
-        accrued = accrue_poll(book.state, poll, rule, self._ceilings, self._gap, ladder=self._ladder)
+        accrued = accrue_poll(book.state, poll, rule, self._ceilings, self._gap, ladder=self.ladder)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
 
 

@@ -2,9 +2,9 @@
 
 Example: 1.5 Hours of i-0abc at $2.49 have PricingQuantity 1.5, ListUnitPrice 2.49 and ListCost 3.735.
 
-ListCost and ContractedCost are price times quantity in exact decimals, unrounded. BilledCost and EffectiveCost are the expected
-amounts of the ledger, to the nano-unit, and add up to it; they differ from the product by its rounding (decision 0029), or where
-a settled bill states another price (decision 0139).
+ListCost and ContractedCost are price times quantity in exact decimals, unrounded: at the price that the provider lists, and at
+the agreed one, if there is one. BilledCost and EffectiveCost are the expected amounts of the ledger, to the nano-unit, and add
+up to it; they differ from the product by its rounding (decision 0029), or where a settled bill states another price (0139).
 
 A charge that is unpriced has no amount and no unit price: `x_PriceSource` says why, and `x_CostHigh` what it costs at most.
 
@@ -20,6 +20,7 @@ from decimal import Context, Decimal
 
 from costguard.metering.charge_item import ChargeItem, ChargeItems
 from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, FIXED_UNITS, MONTH_UNITS, STORAGE, get_measure
+from costguard.metering.observation import find_list_price, find_price_basis
 from costguard.reporting.focus.columns import NEWEST_VERSION, get_columns
 from costguard.values import calendar
 from costguard.values.instant import HOUR_US
@@ -41,6 +42,7 @@ CUSTOM_COLUMNS: Mapping[str, type] = {
     "x_GpuCount": Decimal,
     "x_GpuModel": str,
     "x_Owner": str,
+    "x_PriceBasis": str,
     "x_PriceKnown": bool,
     "x_PriceSource": str,
     "x_Project": str,
@@ -83,6 +85,8 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
     service, month = get_focus_service(seller, item.charge), calendar.find_month(item.start, UTC)
     sku, price_details = _build_sku(item)
     price, cost, amount = _find_amounts(item)
+    list_price = None if price is None else find_list_price(item.source) or price
+    list_cost = None if list_price is None else EXACT.multiply(list_price, item.quantity)
     resource = _get_resource_type(item)
     return {
         "BilledCost": amount,
@@ -107,13 +111,13 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
         "InvoiceDetailId": None,
         "InvoiceId": None,
         "InvoiceIssuerName": seller.name,
-        "ListCost": cost,
-        "ListUnitPrice": price,
+        "ListCost": list_cost,
+        "ListUnitPrice": list_price,
         "PricingCategory": _get_pricing_category(item),
         "PricingCurrency": item.money.low.currency,
         "PricingCurrencyContractedUnitPrice": price,
         "PricingCurrencyEffectiveCost": amount,
-        "PricingCurrencyListUnitPrice": price,
+        "PricingCurrencyListUnitPrice": list_price,
         "PricingQuantity": item.quantity,
         "PricingUnit": f"{get_measure(item.unit)}-Months" if item.unit in MONTH_UNITS else item.unit,
         "ProviderName": seller.name,
@@ -207,6 +211,7 @@ def _build_custom_columns(item: ChargeItem) -> dict[str, RowValue]:
         "x_GpuCount": Decimal(f"{of.gpu_count:g}") if of.gpu else None,
         "x_GpuModel": _drop_blank(of.gpu),
         "x_Owner": _drop_blank(of.owner),
+        "x_PriceBasis": find_price_basis(item.source),
         "x_PriceKnown": item.price.known,
         "x_PriceSource": _drop_blank(item.source),
         "x_Project": _drop_blank(labels.get("project", "")),

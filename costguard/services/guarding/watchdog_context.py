@@ -37,6 +37,7 @@ from costguard.ledger.spans.sample_retention import RetentionResult
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
+from costguard.metering.price_ladder import PriceLadder
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import BalanceSource, InstanceSource
@@ -95,6 +96,11 @@ class SerializedLedger:
         """Call the ledger's method under the lock."""
         with self._lock:
             return self._ledger.record_polls(polls, lease=lease)
+
+    def adopt(self, ladder: PriceLadder) -> None:
+        """Go on with other agreements."""
+        with self._lock:
+            self._ledger.ladder = ladder
 
     def find_suspects(self, poll: Poll) -> Sequence[ResourceKey]:
         """Call the ledger's method under the lock."""
@@ -191,6 +197,7 @@ class WatchdogContext:
         """Continue with other settings for the same accounts and ledger."""
         self.settings, self.guard.rules, self.guard.routes = settings, rules, list_routes(settings)
         self.book.set_rails(rules.rails)
+        self.ledger.adopt(open_price_ladder(settings, read_price_ceilings(settings)))
         self.postman = open_dispatcher(settings, self.book, self.clock, self.guard.holder)
         self.guard.anomalies = open_anomaly_watch(settings)
         self.guard.hooks.post = build_hook_runner(settings, self.clock).post
