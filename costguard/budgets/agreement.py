@@ -41,8 +41,9 @@ class Agreement:
 
     def __post_init__(self) -> None:
         one = (self.discount is None) != (self.rate is None)
-        require(one, "agreement", "needs either a discount or a rate", 'write discount = "42%" or rate = "19.60 USD/h"')
-        require(self.discount is None or 0 < self.discount < 1, "discount", "must be more than 0 % and less than 100 %")
+        require(one, "", "needs either discount or rate", 'write discount = "42%" or rate = "19.60 USD/h"')
+        share = self.discount is None or 0 < self.discount < 1
+        require(share, "discount", "must be more than 0 % and less than 100 %", 'write what is taken off, such as "42%"')
         ordered = self.start is None or self.end is None or self.start < self.end
         require(ordered, "until", "is not after from", "write the first day that no longer counts")
 

@@ -71,8 +71,8 @@ def find_price_basis(source: str) -> str:
 
 def find_list_price(source: str) -> Decimal | None:
     """Return the list price that the source of another price states; None: it is the list price, or that is unknown."""
-    stated = LIST_PRICE.search(source)
-    return Decimal(stated[1]) if stated else None
+    match = LIST_PRICE.search(source)
+    return Decimal(match[1]) if match else None
 
 
 @dataclass(frozen=True, slots=True)

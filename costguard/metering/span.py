@@ -143,7 +143,7 @@ def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, i
     return low, expected, expected + _round_cost(perhaps * quantity, to) - _round_cost(perhaps * quantity, since)
 
 
-def bill_span(span: Span, billed: NanoAmounts, presence: str) -> Span:
+def apply_bill(span: Span, billed: NanoAmounts, presence: str) -> Span:
     """Return a closed span with the amounts that a bill gives it. `presence`: as observed."""
     span = replace(span, presence=SEEN, billed=None, repriced=False)
     low, _, high = compute_amounts(span, to_micros(span.start), to_micros(span.end or span.start))

@@ -6,9 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import date, tzinfo
 from fractions import Fraction
-from typing import Annotated, Self
-
-from pydantic import model_validator
+from typing import Annotated
 
 from costguard.budgets.agreement import Agreement
 from costguard.errors import InputError, collect_errors, raise_errors
@@ -21,7 +19,6 @@ from costguard.settings.model import (
     Text,
     describe_key,
     read_models,
-    refuse,
     require_table,
 )
 from costguard.values.calendar import make_day
@@ -37,9 +34,7 @@ def _read_discount(value: object, field: str) -> Fraction:
     match = DISCOUNT_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise InputError(f"must be a percentage, not {describe_value(value)}", field=field, hint=DISCOUNT_HINT)
-    share = Fraction(match[1]) / 100
-    require(0 < share < 1, field, f"must be more than 0 % and less than 100 %, not {match[1]} %", DISCOUNT_HINT)
-    return share
+    return Fraction(match[1]) / 100
 
 
 def _read_rate(value: object, field: str) -> Rate:
@@ -81,14 +76,6 @@ class AgreementTable(SettingsModel):
     until: Annotated[date | None, ReadAs(read_date)] = describe_key(
         None, "The first day on which it no longer counts.", "2027-01-01"
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        one = (self.discount is None) != (self.rate is None)
-        refuse(require, one, "", "needs either discount or rate", 'write discount = "42%" or rate = "19.60 USD/h"')
-        ordered = self.start is None or self.until is None or self.start < self.until
-        refuse(require, ordered, ".until", "is not after from", "write the first day that no longer counts")
-        return self
 
 
 def read_agreements(value: object, where: str, zone: tzinfo) -> tuple[Agreement, ...]:

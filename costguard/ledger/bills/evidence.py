@@ -35,7 +35,7 @@ from costguard.bills.evidence import (
     weigh_lines,
 )
 from costguard.ledger.bills.reader import STATED, UNFINISHED, count_where, is_of_statement, load_statements, sum_amounts
-from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span, encode_span, split_batches
+from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_span, encode_span, pick_fields, split_batches
 from costguard.ledger.db.rows import IDS, insert_tuples, read_batches
 from costguard.ledger.spans.correction_parts import (
     PART_COLUMNS,
@@ -144,9 +144,8 @@ def load_bill_facts(
     (ids, first_us, last_us, _), future = scope, _find_future_lines(ask, provider, period, now)
     within = (first_us, last_us)
     statements = load_statements(ask, provider, _to_period(within))[0]
-    steps = {account: _find_step(ask, provider, one) for account, one in statements.items()}
     if repriced is None:
-        repriced = frozenset(_find_repriced(ask, provider, statements, steps, within, now))
+        repriced = frozenset(_find_repriced(ask, provider, statements, within, now))
     if not ids and not repriced:
         return BillFacts(scope=scope, future=future, within=within)
     for start_us, end_us in read_batches(ask, _select_extents(within), sorted(repriced)):
@@ -167,13 +166,8 @@ def _to_period(within: tuple[int, int]) -> Period:
     return Period(start=from_micros(within[0]), end=from_micros(within[1]))
 
 
-def _find_repriced(  # noqa: PLR0917 - what is read, and of which time
-    ask: Query,
-    provider: str,
-    statements: Mapping[str, ProviderBill],
-    steps: Mapping[str, int],
-    within: tuple[int, int],
-    now: datetime,
+def _find_repriced(
+    ask: Query, provider: str, statements: Mapping[str, ProviderBill], within: tuple[int, int], now: datetime
 ) -> Iterator[int]:
     """Yield the resources of which the bills state another price than was counted; some of them may turn out not to be."""
     resources = select_columns(col(ResourceRow.id), col(ResourceRow.account), col(ResourceRow.external_id))
@@ -182,8 +176,7 @@ def _find_repriced(  # noqa: PLR0917 - what is read, and of which time
         lines = _load_lines(ask, provider, statements, [numbers[name] for name in names], within)
         billed = sorted({numbers[account, name] for account, name, _ in lines})
         for (number, charge), one in _load_charges(ask, billed, *within).items() if billed else ():
-            now_us = to_micros(now)
-            context = EvidenceContext(now_us=now_us, watched_until_us=now_us, step=steps.get(one.key.account, 0))
+            context = EvidenceContext(now_us=to_micros(now), watched_until_us=to_micros(now))
             if weigh_lines(lines.get((one.key.account, one.key.id, charge), ()), one.spans, context).repriced:
                 yield number
 
@@ -450,11 +443,8 @@ def _summarize(
             currency=currency,
             lines=len(one.lines),
             resources=len(one.resources),
-            doubt=one.doubt,
-            left=one.left,
             repriced=len(one.repriced),
-            counted=one.counted,
-            billed=one.billed,
+            **pick_fields(one, ("doubt", "left", "counted", "billed")),
         )
         for (account, currency), one in sorted(tallies.items())
     )

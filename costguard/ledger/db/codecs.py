@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from costguard.metering.meter import GB, Line, Meter, PriceRange
 from costguard.metering.observation import Disk, Estimate, Observation, Price, TrafficCounter
-from costguard.metering.span import Span, bill_span
+from costguard.metering.span import Span, apply_bill
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Rate
 from costguard.values.resource import Attribution, Incarnation, ResourceKey, make_storable
@@ -182,7 +182,7 @@ def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) 
     if len(row) <= BILLED_COLUMNS or row[BILLED_COLUMNS] is None:
         return span
     low, expected, high, observed = row[BILLED_COLUMNS:]
-    return bill_span(span, (low, expected, high), observed)
+    return apply_bill(span, (low, expected, high), observed)
 
 
 decode_open_span = lru_cache(maxsize=2 * CACHED_RESOURCES)(decode_span)

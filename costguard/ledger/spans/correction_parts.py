@@ -21,7 +21,7 @@ from costguard.bills.evidence import BilledPart
 from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, ResourceRow, SpanRow
 from costguard.ledger.types import BIG_INTEGER, RESOURCE_KEY
-from costguard.metering.span import SEEN, NanoAmounts, Span, bill_span, compute_amounts, count_expected_us
+from costguard.metering.span import SEEN, NanoAmounts, Span, apply_bill, compute_amounts, count_expected_us
 from costguard.values.instant import from_micros, to_micros
 
 PART_COLUMNS = "correction_id, start_us, end_us, presence, price_known, bill_line_id, low, expected, high, us"
@@ -124,7 +124,7 @@ def cut_span(span: Span, start_us: int, end_us: int, *, presence: str, price_kno
     if meter.price.known != price_known:
         meter = replace(meter, price=replace(meter.price, known=price_known))
     part = replace(span, start=from_micros(start_us), end=from_micros(end_us), presence=presence, meter=meter)
-    return part if billed is None else bill_span(part, billed, span.presence)
+    return part if billed is None else apply_bill(part, billed, span.presence)
 
 
 def cover_span(span: Span, billed: Sequence[BilledPart]) -> list[CorrectionPart]:
