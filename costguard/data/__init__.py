@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.values.checks import fold_name
 from costguard.values.gpu import Gpu, GpuNames, read_gpus
 
 if TYPE_CHECKING:  # what reads a file is imported with it: a status needs no word of sizing
@@ -46,32 +45,61 @@ class ShippedFacts:
     """What is shipped: reads a file when somebody first asks for what is in it."""
 
     def get_architecture(self, name: str) -> Architecture:
-        """The shape of the shipped model `name` (or alias); UnknownNameError with the nearest names."""
+        """Return the shape of the model `name`: shipped, by any spelling, or else of its stated size in the nearest shape.
+
+        Raise UnknownNameError with the nearest names if the name states no size either.
+        """
+        match = self.find_model(name)
+        if match is None:
+            return self._build_by_size(name)
+        key, stored = match
+        return self._build_shipped(key, stored)
+
+    def _build_shipped(self, key: str, stored: str | None) -> Architecture:
         from costguard.sizing.huggingface import build_architecture_from_config
 
-        key = self._find_name(name)
         entry = self._models[key]
         built = build_architecture_from_config(self._get_config(key), name=key)
         denoising = cast("Mapping[str, object]", entry.get("denoising", {}))
         return replace(
             built,
-            released_precision=str(entry["released_precision"]),
+            released_precision=stored or str(entry["released_precision"]),
             denoising_steps=cast("int | None", denoising.get("steps")),
             guided=bool(denoising.get("guided", built.guided)),
         )
 
+    def find_model(self, name: str) -> tuple[str, str | None] | None:
+        """Return the shipped model that `name` means, and what its weights are stored in if the name says so."""
+        from costguard.sizing.model_names import find_model
+
+        return (name, None) if name in self._models else find_model(name, self._spellings)
+
     def config(self, name: str) -> Mapping[str, object]:
         """The Hugging Face config of the shipped model `name` (or alias): what differs from its class's defaults."""
-        return self._get_config(self._find_name(name))
+        match = self.find_model(name)
+        if match is None:
+            raise self._build_unknown_model(name)
+        return self._get_config(match[0])
 
     def _get_config(self, key: str) -> Mapping[str, object]:
         return cast("Mapping[str, object]", self._models[key]["config"])
 
-    def _find_name(self, name: str) -> str:
-        key = name if name in self._models else self._aliases.get(fold_name(name))
-        if key is None:
-            raise self._build_unknown_model(name)
-        return key
+    def _build_by_size(self, name: str) -> Architecture:
+        """Return the nearest shipped shape with the parameters that the name states."""
+        from costguard.sizing.nearest_models import read_size
+
+        size, error = read_size(name.rpartition("/")[2]), self._build_unknown_model(name)
+        if size is None or not error.nearest:
+            raise error
+        shape = error.nearest[0]
+        note = (
+            f"the shape of '{name}' is not known: sized by the {size / 1e9:.4g} B of its name in the shape of {shape}; "
+            "its config.json would say more"
+        )
+        built = self._build_shipped(shape, None)
+        return replace(
+            built, name=name, stated_params=round(size), shape_of=shape, notes=(*built.notes, note), released_precision=None
+        )
 
     def _build_unknown_model(self, name: str) -> UnknownNameError:
         """Return the error for a name that is not shipped, with the nearest shapes that are."""
@@ -137,10 +165,11 @@ class ShippedFacts:
         return {name: tuple(cast("list[str]", entry["aliases"])) for name, entry in self._models.items()}
 
     @cached_property
-    def _aliases(self) -> dict[str, str]:
+    def _spellings(self) -> dict[str, str]:
         """Every spelling, folded, to the shipped name."""
-        pairs = ((name, (name, *cast("list[str]", entry["aliases"]))) for name, entry in self._models.items())
-        return {fold_name(spelling): name for name, spellings in pairs for spelling in spellings}
+        from costguard.sizing.model_names import list_spellings
+
+        return list_spellings(self.list_models())
 
     @cached_property
     def _templates(self) -> dict[str, WorkloadTemplate]:

@@ -41,8 +41,6 @@ ATTENTIONS = {
 }
 """PyTorch's `sdpa` takes the flash kernel or one of the same memory (efficient attention)."""
 
-SUFFIX = re.compile(r"(?:[-_](?:unsloth[-_])?bnb[-_]4bit|[-_]unsloth|[-_](?:hf|fp16|bf16|4bit))+$", re.IGNORECASE)
-"""What re-uploads of a model append to its name; none changes the shape."""
 QUANTISED = re.compile(r"bnb[-_]4bit", re.IGNORECASE)
 EMBEDDINGS = ("embed_tokens", "lm_head")
 ZERO_IN_NAME = re.compile(r"(?:z(?:ero)?|stage)[_-]?([0-3])(?![0-9])", re.IGNORECASE)
@@ -77,16 +75,8 @@ def find_shipped_name(model_name: str) -> str | None:
 
     Example: NousResearch/Llama-2-7b-hf and /tmp/Llama-2-7b-hf/ are llama-2-7b, whose release is meta-llama/Llama-2-7b-hf.
     """
-    model_name = model_name.replace("___", ".")  # as ModelScope's cache spells a dot: Qwen2___5-3B-Instruct
-    full_name, last = fold_name(model_name), model_name.rstrip("/").rpartition("/")[2]
-    ends: dict[str, str] = {}
-    for name, aliases in ShippedFacts().list_models().items():
-        for alias in (name, *aliases):
-            if fold_name(alias) == full_name:
-                return name
-            for end in (alias.rpartition("/")[2], SUFFIX.sub("", alias.rpartition("/")[2])):
-                ends.setdefault(fold_name(end), name)
-    return ends.get(fold_name(last)) or ends.get(fold_name(SUFFIX.sub("", last)))
+    match = ShippedFacts().find_model(model_name)
+    return match and match[0]
 
 
 def state_optimizer(draft: ConfigDraft, key: str) -> None:

@@ -36,7 +36,14 @@ LINEAR_CHUNK = 64
 kernels)."""
 
 KEY_VALUES = ("own", "shared", "earlier")
-RELEASED_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "mxfp4": 0.56}
+RELEASED_BYTES = {
+    "fp32": 4.0,
+    "fp16": 2.0,
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "mxfp4": 0.56,
+    **dict.fromkeys(("nf4", "int4", "nvfp4"), 0.56),
+} | {"int8": 1.0}
 """gpt-oss-120b: 65.2 GB of 116.8 billion weights, of which its experts alone are in 4 bits (safetensors index, 2026-11)."""
 DENOISERS = ("dit", "unet")
 SAMPLE_UNITS = ("images", "audio_seconds", "frames")
@@ -51,6 +58,8 @@ class Attention:
     matrix. `packed`: the result of that matrix stays in memory together with the rotated query and key. `output_gate`: the
     query matrix also makes a gate for the result. `key_value`: "shared" if one matrix makes keys and values, "earlier" if
     those of an earlier layer are read. `state`: linear attention, with `head_dim` of its values; None: of every pair of tokens.
+    `query_rank`: width through which queries are projected, `output_rank`: summed width of the groups through which the result
+    is (`output_groups`); 0: directly. `cached`: numbers that a KV cache stores per token; None: keys and values.
     """
 
     heads: int
@@ -67,6 +76,10 @@ class Attention:
     output_gate: bool = False
     key_value: str = "own"
     state: LinearState | None = None
+    query_rank: int = 0
+    output_rank: int = 0
+    output_groups: int = 1
+    cached: int | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.key_value, KEY_VALUES, "key_value")
@@ -102,6 +115,8 @@ class Attention:
         """
         if self.state is not None or self.key_value == "earlier":
             return 0
+        if self.cached is not None:
+            return self.cached
         return 2 * self.kv_width if self.latent is None else self.latent.kv_rank + self.latent.rope_dim
 
     @property
@@ -116,8 +131,13 @@ class Attention:
             return {"in_proj": (hidden, self.state.in_width), "o_proj": (q, hidden)}
         if self.latent is None:
             names = {"own": ("k_proj", "v_proj"), "shared": ("k_proj",), "earlier": ()}[self.key_value]
+            rank, out = self.query_rank, self.output_rank
+            queries = {"q_a_proj": (hidden, rank), "q_b_proj": (rank, q)}
+            outputs = {"o_a_proj": (q // self.output_groups, out), "o_b_proj": (out, hidden)}
             return (
-                {"q_proj": (hidden, (1 + self.output_gate) * q)} | dict.fromkeys(names, (hidden, kv)) | {"o_proj": (q, hidden)}
+                (queries if rank else {"q_proj": (hidden, (1 + self.output_gate) * q)})
+                | dict.fromkeys(names, (hidden, kv))
+                | (outputs if out else {"o_proj": (q, hidden)})
             )
         m = self.latent
         query = (
@@ -143,7 +163,7 @@ class Attention:
             "full": self.query_width + keys * self.kv_width,
         }[self.qk_norm]
         latent_norms = 0 if self.latent is None else self.latent.q_rank + self.latent.kv_rank
-        return biases + norms + latent_norms + self.sinks * self.heads
+        return biases + norms + latent_norms + self.sinks * self.heads + self.query_rank
 
     @property
     def _biased_width(self) -> int:
@@ -162,7 +182,7 @@ class FeedForward:
 
     `ffn`: the width; 0 if the layer has none; with `experts`, the width of one expert. `shared_ffn`: the summed width of the
     experts that process every token. `fused`: gate and up are one matrix. `activation`: its Hugging Face name; `gelu_new`
-    keeps the most memory.
+    keeps the most memory. `latent`: the width that the routed experts read, projected from and to the model's; 0: the model's.
     """
 
     ffn: int
@@ -175,6 +195,7 @@ class FeedForward:
     shared_gate: bool = False
     router_bias: bool = False
     fused: bool = False
+    latent: int = 0
 
     def __post_init__(self) -> None:
         require_whole_number(self.ffn, "ffn", least=0)
@@ -192,15 +213,15 @@ class FeedForward:
         """Return the (inputs, outputs) of each linear layer of one expert, or of the only feed-forward, by name."""
         if not self.ffn:
             return {}
-        names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
-        return dict.fromkeys(names, (hidden, self.ffn)) | {"down_proj": (self.ffn, hidden)}
+        names, width = ("gate_proj", "up_proj") if self.gated else ("up_proj",), self.latent or hidden
+        return dict.fromkeys(names, (width, self.ffn)) | {"down_proj": (self.ffn, width)}
 
     def count_parameters_each(self, hidden: int) -> int:
         """Parameters of one expert, or of the only feed-forward."""
         if not self.ffn:
             return 0
-        widths = (self.gated + 1) * self.ffn
-        return (self.gated + 2) * hidden * self.ffn + self.bias * (widths + hidden)
+        widths, width = (self.gated + 1) * self.ffn, self.latent or hidden
+        return (self.gated + 2) * width * self.ffn + self.bias * (widths + width)
 
     def count_parameters(self, hidden: int) -> int:
         """Return the parameters of all experts, the router and the shared experts."""
@@ -217,7 +238,7 @@ class FeedForward:
         return router + self.experts_per_token * self.count_parameters_each(hidden) + self._count_shared_parameters(hidden)
 
     def _count_shared_parameters(self, hidden: int) -> int:
-        return (self.gated + 2) * hidden * self.shared_ffn + self.shared_gate * hidden
+        return (self.gated + 2) * hidden * self.shared_ffn + self.shared_gate * hidden + 2 * hidden * self.latent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,9 +321,10 @@ class Architecture:
     - `context`: the longest sequence that the config says the model reads. None: it does not say.
     - `vocab_width`: width of the vocabulary matrices. None: `hidden`. It differs where a text tower is narrower than
         the vision tower.
+    - `shape_of`: the shipped model whose shape stands for this one's, of which no source is known. None: the shape is its own.
     - `notes`: remarks about the count for the user: a tower that was left out, a number that was assumed.
-    - `released_precision`: what the released weights are stored in: bf16, fp16, fp32, fp8 or mxfp4. None: not known. Serving
-        and QLoRA start from fp8 and mxfp4 unless stated otherwise; the others are served in 16 bits.
+    - `released_precision`: what the weights are stored in: bf16, fp16, fp32, fp8, mxfp4, or nf4, int4, int8, nvfp4 of a copy in
+        fewer bits. None: not known. Serving and QLoRA start from it unless stated otherwise.
     - `walk`: the whole model layer by layer, where layers differ in size and there are no LayerBlocks
         (`sizing/convnet.py`).
     - `denoising_steps`: steps in which a diffusion model makes an image where its release or pipeline states them; None: not
@@ -329,6 +351,7 @@ class Architecture:
     companions: tuple[tuple[str, int], ...] = ()
     denoising_steps: int | None = None
     guided: bool = True
+    shape_of: str | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.kind, KINDS, "kind")

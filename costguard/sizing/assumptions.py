@@ -25,6 +25,12 @@ def check_nothing_assumed(job: Job) -> None:
         raise InputError(f"not given, and --strict allows no assumptions: {fields}", field="--strict", hint=f"write {written}")
 
 
+def list_shape_notes(job: Job) -> tuple[str, ...]:
+    """Return what the count of the model, and of the models beside it, leaves out or takes for granted."""
+    companions = [c.architecture for c in job.beside.companions] if job.beside else []
+    return tuple(dict.fromkeys(note for model in (job.architecture, *companions) for note in model.notes))
+
+
 def format_effect(other: str, *, hours: float | None, memory: float | None, fits: bool) -> str:
     """Return the effect of the value `other` as text: `4: 0.81x the hours, 1.30x the memory`.
 

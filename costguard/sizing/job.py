@@ -390,16 +390,15 @@ def _check_decoder_len(fields: Table, architecture: Architecture) -> None:
 def _start_from_release(
     fields: dict[str, object], architecture: Architecture, method: str, assumed: list[tuple[str, str]]
 ) -> str | None:
-    """Return the precision in which a model is served that was released in fp8; None for others.
-
-    Of one released in mxfp4 the weights are served and adapted as they are: `quant` is set in `fields`.
-    """
+    """Return the precision of a served model stored in fp8 or NVFP4, else None; other quantised weights set `quant`."""
+    assumed += [("model", architecture.shape_of)] if architecture.shape_of else []
     released = architecture.released_precision
     packed = method == "qlora" or (method == "inference" and "precision" not in fields)
-    if released == "mxfp4" and packed and "quant" not in fields:
-        fields["quant"] = "mxfp4"
-        assumed.append(("quant", "mxfp4"))
-    return "fp8" if released == "fp8" and method == "inference" else None
+    if released in ("mxfp4", "nf4", "int4", "int8") and packed and "quant" not in fields:
+        fields["quant"] = released
+        assumed.append(("quant", released))
+    served = {"fp8": "fp8", "nvfp4": "fp4"}.get(str(released))
+    return served if method == "inference" and "quant" not in fields else None
 
 
 def _read_preference_table(

@@ -22,7 +22,10 @@ PLAIN_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 MIXTURE_TYPES = ("qwen3_moe", "mixtral", "deepseek_v3")
 SAME_SIZE = 0.1
 """Sizes whose logarithms differ by less are alike: the spelling decides."""
-SAME_SPELLING = 0.75
+FAR_SIZE = 2.0
+"""A shape of the same kind is taken only from a model of up to twice the size, or of half."""
+SAME_FAMILY = 0.8
+"""How alike two words are at least of which one is the other's misspelling: `lama` and llama."""
 MOST_NAMED = 3
 
 
@@ -34,24 +37,37 @@ class ShippedModel(NamedTuple):
 
 
 def find_nearest_models(name: str, shipped: Mapping[str, ShippedModel]) -> tuple[str, ...]:
-    """Return the names in `shipped` nearest to `name`, best first: by size if the name states one, then by spelling."""
+    """Return the names in `shipped` nearest to `name`, best first: of its family by size, else of its kind by size.
+
+    A name that states neither a shipped family nor a size has no nearest: equal letters say nothing (LTX-2 is no gpt2).
+    """
     own = name.rsplit("/", 1)[-1].lower()
-    spelled = find_nearest_names(own, shipped)
-    size = read_size(own)
-    if size is None:
-        return spelled
-    family = re.split(r"[^a-z]", own, maxsplit=1)[0]
+    size, family = read_size(own), _find_family(own, shipped)
+    mixture = bool(ACTIVE.search(own) or EXPERTS.search(own))
     candidates = [other for other in shipped if family and other.startswith(family)]
+    alike = [
+        other
+        for other in candidates
+        if bool(ACTIVE.search(other) or EXPERTS.search(other)) == mixture
+        and (size is None or 1 / FAR_SIZE < shipped[other].parameters / size < FAR_SIZE)
+    ]
     if not candidates:
-        types = MIXTURE_TYPES if ACTIVE.search(own) or EXPERTS.search(own) else PLAIN_TYPES
-        alike = [other for other in spelled if _compare_spelling(own, other) >= SAME_SPELLING]
-        candidates = [*alike, *(other for other, model in shipped.items() if model.model_type in types and other not in alike)]
+        types = MIXTURE_TYPES if mixture else PLAIN_TYPES
+        alike = [other for other, model in shipped.items() if model.model_type in types and size is not None]
 
     def rank(other: str) -> tuple[float, float]:
-        distance = abs(math.log(shipped[other].parameters / size))
+        distance = abs(math.log(shipped[other].parameters / size)) if size else 0
         return round(distance / SAME_SIZE), -_compare_spelling(own, other)
 
-    return tuple(sorted(candidates, key=rank)[:MOST_NAMED])
+    return tuple(sorted(sorted(alike or candidates, reverse=True), key=rank)[:MOST_NAMED])
+
+
+def _find_family(own: str, shipped: Mapping[str, ShippedModel]) -> str:
+    """Return the family that a word of the name `own` is, or is a misspelling of; "" if none is shipped."""
+    families = {word for other in shipped if (word := re.split(r"[^a-z]", other, maxsplit=1)[0])}
+    words = [word for word in re.split(r"[^a-z]+", own) if len(word) > 1]
+    shared = next((word for word in words if word in families), "")
+    return shared or next(iter(find_nearest_names(words[0], tuple(families), cutoff=SAME_FAMILY)), "") if words else ""
 
 
 def read_size(name: str) -> float | None:

@@ -52,8 +52,8 @@ CASES = {
     ),
     "no_model.json": (json.dumps({"per_device_train_batch_size": 4, "num_train_epochs": 1}), ("no model", "micro_batch 4")),
     "strange.yaml": (
-        f"{AXOLOTL}base_model_config: x\n".replace("gpt2", "me/mine-9b"),
-        ("unknown model 'me/mine-9b'", "seq_len 512"),
+        f"{AXOLOTL}base_model_config: x\n".replace("gpt2", "me/mine"),
+        ("unknown model 'me/mine'", "seq_len 512"),
     ),
     "words.yaml": (AXOLOTL.replace("512", "many"), ("words.yaml: sequence_len", "must be a number")),
     "table.yaml": (AXOLOTL.replace("gpt2", "{a: 1}"), ("base_model", "must be text")),

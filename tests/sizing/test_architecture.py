@@ -76,7 +76,9 @@ def test_params_overrides_the_count() -> None:
 
 def test_a_vocabulary_that_was_taken_for_granted_is_noted() -> None:
     shape = build_architecture_from_table({"layers": 32, "hidden": 4096, "heads": 32})
-    assert shape.notes == ("architecture.vocab is not stated: 32,000 taken",)
+    assert shape.notes == tuple(
+        f"architecture.{what} taken" for what in ("vocab is not stated: 32,000", "ffn is not stated: 16,384")
+    )
 
 
 @pytest.mark.parametrize("key", ["layers", "hidden", "heads"])

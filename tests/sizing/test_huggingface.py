@@ -170,7 +170,7 @@ def test_what_stands_on_bert_follows_its_task(task: str, params: int) -> None:
 
 
 def test_a_model_whose_vision_nobody_can_count_is_its_language_model_and_says_so() -> None:
-    model = build_architecture_from_config({"model_type": "llava", "text_config": LLAMA}, name="it")
+    model = build_architecture_from_config({"model_type": "aria", "text_config": LLAMA}, name="it")
     assert model.parameters == count(LLAMA)
     assert "excluded" in model.notes[0]
 
@@ -193,7 +193,7 @@ def test_a_missing_key_is_named(key: str) -> None:
 
 def test_a_missing_key_of_a_nested_table_is_named_with_its_table() -> None:
     with pytest.raises(InputError, match=r"^text_config\.\w+: is missing"):
-        build_architecture_from_config({"model_type": "llava", "text_config": {"model_type": "llama"}}, name="it")
+        build_architecture_from_config({"model_type": "aria", "text_config": {"model_type": "bloom"}}, name="it")
 
 
 def test_heads_that_do_not_divide_the_hidden_size_are_refused() -> None:

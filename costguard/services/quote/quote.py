@@ -36,7 +36,7 @@ from costguard.quoting.quote import (
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate
 from costguard.services.poll.ports import OfferSource
-from costguard.sizing.assumptions import format_effect, list_alternatives
+from costguard.sizing.assumptions import format_effect, list_alternatives, list_shape_notes
 from costguard.sizing.gpu_precision import explain_missing_precision
 from costguard.sizing.job import Job, JobLimits, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
@@ -373,6 +373,7 @@ def _list_warnings(request: Job | Rental, best: QuoteOption | None, facts: Shipp
     return (
         *(() if request.tokens or request.serving else unknown),
         *list_assumption_warnings(request, effects),
+        *list_shape_notes(request),
         *_list_batch_warnings(request),
         *_list_guidance_warnings(request),
         *_list_master_weight_notes(request, effects),

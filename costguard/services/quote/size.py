@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from costguard.errors import InputError
 from costguard.services.poll.ports import ExactSizer
 from costguard.services.quote.quote import check_precision, check_split
+from costguard.sizing.assumptions import list_shape_notes
 from costguard.sizing.gpu_precision import choose_precision, explain_missing_precision
 from costguard.sizing.job import Job, Table, list_assumption_warnings
 from costguard.sizing.memory.footprint import Footprint, compute_cache_capacity
@@ -51,7 +52,7 @@ def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> Si
         fits=placement.fits if placement else None,
         fits_on=tuple(_list_fitting_gpus(placer, facts.get_gpus())),
         levers=tuple(_list_memory_savings(job, on, need)),
-        warnings=list_assumption_warnings(job),
+        warnings=(*list_assumption_warnings(job), *list_shape_notes(job)),
         capacity=_compute_capacity(placement) if placement and not job.recipe.trains else None,
     )
 

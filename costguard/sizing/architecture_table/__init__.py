@@ -158,9 +158,10 @@ class ArchitectureTable:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return a note for each assumed value that changes the parameter count."""
-        if "vocab" in self.table or not self.usual.vocab:
-            return ()
-        return (f"architecture.vocab is not stated: {self.usual.vocab:,} taken",)
+        usual = {} if self.table.get("vocab") is not None or not self.usual.vocab else {"vocab": self.usual.vocab}
+        if self.table.get("ffn") is None:
+            usual["ffn"] = 4 * self.read_size("hidden")
+        return tuple(f"architecture.{key} is not stated: {size:,} taken" for key, size in usual.items())
 
 
 def _name_field(key: str) -> str:

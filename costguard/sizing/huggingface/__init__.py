@@ -10,17 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.huggingface import convolutions, decoders, diffusion, encoders, experts, hybrids, vision
 from costguard.sizing.huggingface.config import ModelConfig
+from costguard.sizing.huggingface.model_types import DEFAULTS, LIKE
+from costguard.sizing.huggingface.towers import TOWERS, Tower
 from costguard.values.checks import describe_value, find_nearest_names
 
 ShapeReader = Callable[[ModelConfig, str], Architecture]
 
 
 READERS: dict[str, ShapeReader] = {
+    "apertus": decoders.read_apertus,
+    "arcee": decoders.read_arcee,
+    "bailing_moe_v2": experts.read_bailing_moe,
+    "deepseek_v32": experts.read_deepseek_sparse,
+    "deepseek_v4": experts.read_deepseek_v4,
+    "ernie4_5_moe": experts.read_ernie_moe,
+    "glm_moe_dsa": experts.read_deepseek_sparse,
+    "granitemoehybrid": hybrids.read_granite_hybrid,
+    "kimi_linear": hybrids.read_kimi_linear,
+    "lfm2": hybrids.read_lfm2,
+    "lfm2_moe": hybrids.read_lfm2,
+    "longcat_flash": experts.read_longcat,
     "baichuan": decoders.read_baichuan,
     "bert": encoders.read_bert,
     "bloom": decoders.read_bloom,
@@ -45,6 +60,7 @@ READERS: dict[str, ShapeReader] = {
     "gemma3_text": decoders.read_gemma3,
     "gemma4": hybrids.read_gemma4_multimodal,
     "gemma4_text": hybrids.read_gemma4,
+    "gemma4_unified_text": hybrids.read_gemma4_unified,
     "glm": decoders.read_glm,
     "glm4": decoders.read_glm4,
     "glm4_moe": experts.read_glm4_moe,
@@ -64,7 +80,8 @@ READERS: dict[str, ShapeReader] = {
     "minimax_m2": experts.read_minimax_m2,
     "ministral": decoders.read_mistral,
     "mistral": decoders.read_mistral,
-    "mistral3": vision.read_mistral3,
+    "mimo": decoders.read_qwen2,
+    "mistral4": experts.read_deepseek,
     "mixtral": experts.read_mixtral,
     "modernbert": encoders.read_modernbert,
     "mpnet": encoders.read_mpnet,
@@ -85,8 +102,6 @@ READERS: dict[str, ShapeReader] = {
     "qwen2_moe": experts.read_qwen2_moe,
     "qwen2_vl_text": decoders.read_qwen2,
     "qwen3": decoders.read_qwen3,
-    "qwen3_5": hybrids.read_qwen3_5_multimodal,
-    "qwen3_5_moe": hybrids.read_qwen3_5_multimodal,
     "qwen3_5_moe_text": hybrids.read_qwen3_next,
     "qwen3_5_text": hybrids.read_qwen3_next,
     "qwen3_moe": experts.read_qwen3_moe,
@@ -110,7 +125,28 @@ READERS: dict[str, ShapeReader] = {
     "WanTransformer3DModel": diffusion.read_wan,
     "whisper": encoders.read_whisper,
     "xlm-roberta": encoders.read_roberta,
+    "ZImageTransformer2DModel": diffusion.read_z_image,
 }
+
+
+def _read_with_tower(inner: str, tower: Tower, config: ModelConfig, name: str) -> Architecture:
+    """Return the language model and its image tower; the first releases of Qwen2-VL state the language model outside."""
+    return tower(config, _read_language_model(config, name, inner))
+
+
+def _read_language_model(config: ModelConfig, name: str, usual: str) -> Architecture:
+    key = next((key for key in ("text_config", "llm_config") if config.values.get(key) is not None), "")
+    text = (
+        vision.read_text_config(config, {}, key) if key else ModelConfig({**config.values, "model_type": usual}, config.where)
+    )
+    inner = text.read_word("model_type", default=usual)
+    if inner not in READERS:
+        raise _build_unknown_type_error(inner)
+    return READERS[inner](text.fill_defaults(DEFAULTS.get(inner, {})), name)
+
+
+READERS |= {name: READERS[reader] for name, reader in LIKE.items()}
+READERS |= {name: partial(_read_with_tower, *tower) for name, tower in TOWERS.items()}
 
 
 def build_architecture_from_config(config: Mapping[str, object], *, name: str) -> Architecture:
@@ -164,10 +200,13 @@ def _read_shape(model_config: ModelConfig, config: Mapping[str, object], name: s
         return READERS[model_type](model_config, name)
     if not isinstance(config.get("text_config"), Mapping):
         raise _build_unknown_type_error(model_type)
-    inner = model_config.get_part("text_config").read_word("model_type", default="")
-    if inner not in READERS:
-        raise _build_unknown_type_error(model_type or inner)
-    return vision.read_text_model(model_config, name, READERS[inner])
+    if model_config.get_part("text_config").read_word("model_type", default="") not in READERS:
+        raise _build_unknown_type_error(model_type)
+    model = _read_language_model(model_config, name, "")
+    return replace(model, notes=(*model.notes, LANGUAGE_ONLY))
+
+
+LANGUAGE_ONLY = "only the language model is counted: image and sound encoders are excluded"
 
 
 def _build_unknown_type_error(model_type: str) -> InputError:

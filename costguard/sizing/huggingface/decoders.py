@@ -232,6 +232,20 @@ def read_nemotron(config: ModelConfig, name: str) -> Architecture:
     )
 
 
+def read_apertus(config: ModelConfig, name: str) -> Architecture:
+    """Apertus: no gate, an activation with two learned numbers, a norm on each query and key head."""
+    attention = read_attention(config, qk_norm="per-head", bias=config.read_flag("attention_bias"))
+    feed = FeedForward(ffn=config.read_ffn(), gated=False, activation=config.read_activation("xielu"))
+    return build_decoder(config, name, attention, feed, DecoderStyle(extras=(("activations", 2 * config.layers),)))
+
+
+def read_arcee(config: ModelConfig, name: str) -> Architecture:
+    """AFM: Llama with squared ReLU and without a gate."""
+    bias = config.read_flag("mlp_bias")
+    feed = FeedForward(ffn=config.read_ffn(), gated=False, bias=bias, activation=config.read_activation("relu2"))
+    return build_decoder(config, name, read_attention(config, bias=config.read_flag("attention_bias")), feed, DecoderStyle())
+
+
 def read_cohere(config: ModelConfig, name: str) -> Architecture:
     """Command R: one norm without a shift, read by both halves in parallel; tied."""
     qk_norm = "full" if config.read_flag("use_qk_norm") else "none"

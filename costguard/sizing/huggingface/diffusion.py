@@ -123,6 +123,16 @@ QWEN_IMAGE_DEFAULTS: Mapping[str, object] = {
     "text_tokens": 512,
     "pixels_per_token": 16,
 }
+Z_IMAGE_DEFAULTS: Mapping[str, object] = {
+    "dim": 3840,
+    "n_layers": 30,
+    "n_refiner_layers": 2,
+    "n_heads": 30,
+    "in_channels": 16,
+    "cap_feat_dim": 2560,
+    "text_tokens": 512,
+    "pixels_per_token": 16,
+}
 WAN_DEFAULTS: Mapping[str, object] = {
     "num_attention_heads": 40,
     "attention_head_dim": 128,
@@ -260,6 +270,31 @@ def read_qwen_image(config: ModelConfig, name: str) -> Architecture:
     )
     streams = tuple(_build_stream(c, layers, tokens, qk_norm="per-head") for tokens in (image, text))
     return _build_images(name, streams, image, extras)
+
+
+def read_z_image(config: ModelConfig, name: str) -> Architecture:
+    """Z-Image: refiners of the image and of the text, then layers of both together; gated feed-forwards, RMS norms."""
+    c = config.fill_defaults(Z_IMAGE_DEFAULTS)
+    wide, layers, refiners, heads = c.hidden, c.layers, c.read_size("n_refiner_layers"), c.heads
+    require(wide % heads == 0, c.name_field("n_heads"), f"{heads} do not divide {wide}", f"write a divisor of {wide}")
+    attention = Attention(heads=heads, kv_heads=heads, head_dim=wide // heads, qk_norm="per-head")
+    image, text, latent = _count_image_tokens(c), c.read_size("text_tokens"), 4 * c.read_size("in_channels")
+
+    def build(layers: int, tokens: int) -> LayerBlock:
+        feed = FeedForward(ffn=wide * 8 // 3, gated=True)
+        return LayerBlock(
+            layers=layers, hidden=wide, attention=attention, feed_forward=feed, norms=4, causal=False, tokens=tokens
+        )
+
+    extras = (
+        ("modulation", (layers + refiners) * _count_dense(min(wide, FREQUENCIES), 4 * wide)),
+        ("time", _count_dense(FREQUENCIES, 1024) + _count_dense(1024, min(wide, FREQUENCIES))),
+        ("patches", _count_dense(latent, wide) + 2 * wide),
+        ("text", c.read_size("cap_feat_dim") + _count_dense(c.read_size("cap_feat_dim"), wide)),
+        ("final", _count_dense(min(wide, FREQUENCIES), wide) + _count_dense(wide, latent)),
+    )
+    blocks = (build(refiners, image), build(refiners, text), build(layers, image + text))
+    return _build_images(name, blocks, image, extras)
 
 
 def read_wan(config: ModelConfig, name: str) -> Architecture:

@@ -19,11 +19,11 @@ from dataclasses import replace
 
 from costguard.sizing.architecture import Architecture, Attention, FeedForward, LinearState
 from costguard.sizing.huggingface.config import MOST_LAYERS, ModelConfig
-from costguard.sizing.huggingface.experts import read_experts, read_qwen_layers
+from costguard.sizing.huggingface.experts import read_dense_first_layers, read_experts, read_latent_attention, read_qwen_layers
 from costguard.sizing.huggingface.layers import DecoderStyle, build_decoder, drop_empty_extras, read_attention, read_windows
 from costguard.sizing.huggingface.vision import add_tower, build_tower, count_patch_weights, read_text_config
 from costguard.sizing.layer_implementation import LayerImplementation
-from costguard.values.checks import require
+from costguard.values.checks import require, require_number
 
 WIDE_NORMS = LayerImplementation(norms="wide")
 
@@ -34,36 +34,6 @@ LINEAR_DEFAULTS: Mapping[str, object] = {
     "linear_value_head_dim": 128,
     "linear_conv_kernel_dim": 4,
     "shared_expert_intermediate_size": 512,
-}
-QWEN3_5_TEXT: Mapping[str, object] = {
-    "model_type": "qwen3_5_text",
-    "vocab_size": 248_320,
-    "hidden_size": 4096,
-    "intermediate_size": 12_288,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-}
-QWEN3_5_MOE_TEXT: Mapping[str, object] = {
-    "model_type": "qwen3_5_moe_text",
-    "vocab_size": 248_320,
-    "hidden_size": 2048,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 2,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-}
-QWEN3_5_VISION: Mapping[str, object] = {
-    "depth": 27,
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "num_heads": 16,
-    "patch_size": 16,
-    "temporal_patch_size": 2,
-    "spatial_merge_size": 2,
-    "out_hidden_size": 3584,
-    "num_position_embeddings": 2304,
 }
 GEMMA4_TEXT: Mapping[str, object] = {
     "vocab_size": 262_144,
@@ -166,25 +136,6 @@ def _read_shared_experts(c: ModelConfig) -> Callable[[int], FeedForward]:
     return read_qwen_layers(c.fill_defaults({"intermediate_size": 5632}), experts)
 
 
-def read_qwen3_5_multimodal(config: ModelConfig, name: str) -> Architecture:
-    """Qwen 3.5: the text model plus a tower whose 2 x 2 patches become one token."""
-    moe = config.read_word("model_type", default="") == "qwen3_5_moe"
-    text = read_text_config(config, QWEN3_5_MOE_TEXT if moe else QWEN3_5_TEXT)
-    vision_config = config.get_part("vision_config", QWEN3_5_VISION)
-    layers, heads = vision_config.read_size("depth", most=MOST_LAYERS), vision_config.read_size("num_heads")
-    vision = vision_config.fill_defaults({"num_hidden_layers": layers, "num_attention_heads": heads})
-    wide, places = vision.hidden, vision.read_size("num_position_embeddings")
-    merged = wide * vision.read_size("spatial_merge_size", most=1000) ** 2
-    patches = vision.read_size("temporal_patch_size", most=1000) * count_patch_weights(vision) + wide
-    return add_tower(
-        read_qwen3_next(text, name),
-        build_tower(vision, tokens=places, activation="gelu_pytorch_tanh"),
-        ("vision.patches", patches),
-        ("vision.positions", places * wide),
-        ("projector", 2 * wide + merged * (merged + 1) + (merged + 1) * vision.read_size("out_hidden_size")),
-    )
-
-
 def read_gemma4(config: ModelConfig, name: str) -> Architecture:
     """The text model of Gemma 4: five of six layers have a window; small models have an embedding for each layer."""
     c = config.fill_defaults(GEMMA4_TEXT)
@@ -216,6 +167,11 @@ def read_gemma4(config: ModelConfig, name: str) -> Architecture:
         written=LayerImplementation(norms="wide", capped_logits=bool(c.values.get("final_logit_softcapping"))),
     )
     return build_decoder(c, name, attend, lambda i: doubled if i >= shared_from else experts, style)
+
+
+def read_gemma4_unified(config: ModelConfig, name: str) -> Architecture:
+    """The text model of Gemma 4 12B, which has no embedding for each layer."""
+    return read_gemma4(config.fill_defaults({"hidden_size_per_layer_input": 0, "sliding_window": 1024}), name)
 
 
 def _read_gemma_experts(c: ModelConfig, dense: FeedForward) -> FeedForward:
@@ -287,18 +243,13 @@ def read_nemotron_h(config: ModelConfig, name: str) -> Architecture:
     )
     feeds = {"mlp": mlp, "": replace(mlp, ffn=0)}
     if any(feed == "moe" for _, feed in pairs):
-        require(
-            c.values.get("moe_latent_size") is None,
-            c.name_field("moe_latent_size"),
-            "is set, and experts in a latent are not counted",
-            "state the model in an [architecture] table",
-        )
         feeds["moe"] = replace(
             mlp,
             ffn=c.read_size("moe_intermediate_size"),
             experts=c.read_size("n_routed_experts", default=8),
             experts_per_token=c.read_size("num_experts_per_tok", default=2),
             shared_ffn=c.read_size("moe_shared_expert_intermediate_size"),
+            latent=c.read_optional("moe_latent_size") or 0,
         )
     style = DecoderStyle(windows=[None] * len(pairs))
     return build_decoder(c, name, lambda i: mamba if pairs[i][0] == "mamba" else attention, lambda i: feeds[pairs[i][1]], style)
@@ -320,6 +271,118 @@ def _read_mamba(c: ModelConfig) -> Attention:
             size=values * size + kernel * mixed,
         ),
     )
+
+
+def read_granite_hybrid(config: ModelConfig, name: str) -> Architecture:
+    """Granite 4: Mamba 2 and attention layers, each with a shared feed-forward and, in the larger ones, small experts."""
+    heads = config.read_size("mamba_n_heads")
+    width = config.values.get("mamba_d_head")
+    c = ModelConfig(
+        {
+            **config.values,
+            "mamba_num_heads": heads,
+            "mamba_head_dim": config.read_size("mamba_expand", default=2) * config.hidden // heads
+            if width == "auto"
+            else width,
+            "ssm_state_size": config.read_size("mamba_d_state"),
+            "n_groups": config.read_size("mamba_n_groups", default=1),
+            "conv_kernel": config.read_size("mamba_d_conv"),
+            "use_conv_bias": config.read_flag("mamba_conv_bias", default=True),
+        },
+        config.where,
+    )
+    kinds = _read_kinds(c, "layer_types", ("mamba", "linear_attention"), ("attention", "full_attention"))
+    attention, mamba = read_attention(c, bias=c.read_flag("attention_bias")), _read_mamba(c)
+    shared = FeedForward(ffn=c.read_size("shared_intermediate_size"), activation=c.read_activation())
+    experts = c.read_size("num_local_experts", default=0, least=0)
+    sparse = replace(
+        shared,
+        ffn=c.read_ffn(),
+        experts=experts,
+        experts_per_token=c.read_size("num_experts_per_tok", default=2) if experts else 0,
+        shared_ffn=shared.ffn,
+    )
+    return build_decoder(
+        c,
+        name,
+        lambda i: mamba if kinds[i] else attention,
+        sparse if experts else shared,
+        DecoderStyle(windows=[None] * c.layers),
+    )
+
+
+def read_lfm2(config: ModelConfig, name: str) -> Architecture:
+    """LFM2: short convolutions with two gates in most layers, attention in the others; LFM2-MoE has experts from layer 3 on."""
+    hidden, kernel, bias = config.hidden, config.read_size("conv_L_cache", default=3), config.read_flag("conv_bias")
+    full = config.read_items("full_attn_idxs")
+    if config.values.get("layer_types") is None and full is not None:
+        kinds = [i not in full for i in range(config.layers)]
+    else:
+        kinds = _read_kinds(config, "layer_types", ("conv",), ("full_attention",))
+    attention = read_attention(config, kv_heads=8, qk_norm="per-head")
+    conv = replace(
+        attention,
+        kv_heads=attention.heads,
+        head_dim=hidden // attention.heads,
+        state=LinearState(in_width=3 * hidden, small=hidden * kernel + 5 * hidden * bias, size=hidden * kernel),
+    )
+    moe = config.values.get("num_experts") is not None
+    dense = FeedForward(ffn=config.read_ffn() if moe else _read_lfm2_width(config))
+    sparse = (
+        read_experts(config, ffn=config.read_size("moe_intermediate_size"), experts=("num_experts", 32), each=4)
+        if moe
+        else dense
+    )
+    first = config.read_size("num_dense_layers", default=2, least=0) if moe else 0
+    style = DecoderStyle(tied=config.read_flag("tie_embedding", default=True), windows=[None] * config.layers)
+    return build_decoder(
+        config, name, lambda i: conv if kinds[i] else attention, lambda i: dense if i < first else sparse, style
+    )
+
+
+def _read_lfm2_width(config: ModelConfig) -> int:
+    """Return two thirds of the stated width, times a factor, in whole multiples, unless the config says it is final."""
+    ffn = config.read_size("block_ff_dim", "intermediate_size")
+    if not config.read_flag("block_auto_adjust_ff_dim", default=True):
+        return ffn
+    multiple, factor = config.read_size("block_multiple_of", default=256), config.values.get("block_ffn_dim_multiplier", 1.0)
+    width = int(require_number(factor, config.name_field("block_ffn_dim_multiplier"), least=0.01, most=100) * (2 * ffn // 3))
+    return multiple * -(-width // multiple)
+
+
+def read_kimi_linear(config: ModelConfig, name: str) -> Architecture:
+    """Kimi Linear: three layers of gated delta attention, then one of latent attention; DeepSeek's experts."""
+    linear = config.get_part("linear_attn_config")
+    heads = linear.read_size("num_heads", default=config.read_size("linear_num_heads", default=32))
+    width = linear.read_size("head_dim", default=config.read_size("linear_head_dim", default=128))
+    kernel = linear.read_size("short_conv_kernel_size", default=config.read_size("linear_conv_kernel_dim", default=4))
+    values, full_layers = heads * width, linear.read_items("full_attn_layers")
+    if full_layers is None and config.values.get("layer_types") is not None:
+        kinds = _read_kinds(config, "layer_types", ("linear_attention",), ("full_attention",))
+    else:
+        kinds = [i + 1 not in full_layers if full_layers is not None else not i or i % 4 != 0 for i in range(config.layers)]
+    delta = Attention(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=width,
+        state=LinearState(
+            in_width=3 * values + 2 * width + heads,
+            small=3 * values * kernel + 2 * width * values + values + heads + width,
+            size=values * width + 3 * values * kernel,
+        ),
+    )
+    full = read_latent_attention(config)
+    style = DecoderStyle(windows=[None] * config.layers)
+    return build_decoder(config, name, lambda i: delta if kinds[i] else full, read_dense_first_layers(config), style)
+
+
+def _read_kinds(c: ModelConfig, key: str, linear: tuple[str, ...], full: tuple[str, ...]) -> list[bool]:
+    """Return for each layer whether `key` names it as one without a growing cache."""
+    names, field = c.read_items(key) or [], c.name_field(key)
+    require(len(names) == c.layers, field, f"names {len(names)} layers of {c.layers}", "name each layer")
+    strange = [name for name in names if name not in (*linear, *full)]
+    require(not strange, field, f"names a layer '{strange[0] if strange else ''}'", f"write {linear[0]} or {full[0]}")
+    return [name in linear for name in names]
 
 
 def _read_layer_kinds(c: ModelConfig) -> list[str]:

@@ -6,13 +6,13 @@ pixels has 14 x 14 patches + 1 = 197.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture, FeedForward, LayerBlock
 from costguard.sizing.huggingface.config import ModelConfig
-from costguard.sizing.huggingface.decoders import read_gemma3, read_mistral
+from costguard.sizing.huggingface.decoders import read_gemma3
 from costguard.sizing.huggingface.experts import read_llama4
 from costguard.sizing.huggingface.layers import drop_empty_extras, read_plain_attention
 from costguard.sizing.layer_implementation import LayerImplementation
@@ -66,13 +66,6 @@ LLAMA4_TEXT: Mapping[str, object] = {
     "intermediate_size": 8192,
     "num_hidden_layers": 48,
     "num_attention_heads": 40,
-}
-MISTRAL_TEXT: Mapping[str, object] = {
-    "vocab_size": 32_000,
-    "hidden_size": 4096,
-    "intermediate_size": 14_336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
 }
 """What the nested tables of a config.json leave out, since they only state what differs from their class."""
 
@@ -168,45 +161,24 @@ def read_llama4_multimodal(config: ModelConfig, name: str) -> Architecture:
     )
 
 
-def read_mistral3(config: ModelConfig, name: str) -> Architecture:
-    """Mistral Small 3.1 and later: Mistral plus a Pixtral tower.
-
-    The number of patches grows with the image; the largest number is counted.
-    """
-    text, vision = read_text_config(config, MISTRAL_TEXT), config.get_part("vision_config", PIXTRAL)
-    wide, hidden = vision.hidden, text.hidden
-    merged = config.read_size("spatial_merge_size", default=2, most=1000) ** 2
-    tower = build_tower(vision, tokens=count_patches(vision), norm="rmsnorm", gated=True, bias=False)
-    bias = 2 * hidden if config.read_flag("multimodal_projector_bias") else 0
-    return add_tower(
-        read_mistral(text, name),
-        tower,
-        ("vision.patches", count_patch_weights(vision)),
-        ("vision.norm", wide),
-        ("projector", wide + merged * wide * wide + wide * hidden + hidden * hidden + bias),
-    )
-
-
-def read_text_model(config: ModelConfig, name: str, reader: Callable[[ModelConfig, str], Architecture]) -> Architecture:
-    """Return only the language model of a config whose other towers have no reader; a note states that they are excluded."""
-    model = reader(read_text_config(config, {}), name)
-    return replace(model, notes=(*model.notes, "only the language model is counted: image and sound encoders are excluded"))
-
-
-def read_text_config(config: ModelConfig, defaults: Mapping[str, object]) -> ModelConfig:
+def read_text_config(config: ModelConfig, defaults: Mapping[str, object], key: str = "text_config") -> ModelConfig:
     """Return the text model's table.
 
     The keys for tied embeddings, task and classes in the outer table also apply to it.
     """
     shared = ("tie_word_embeddings", "architectures", "id2label", "num_labels")
     outer = {k: config.values[k] for k in shared if config.values.get(k) is not None}
-    return config.get_part("text_config", {**defaults, **outer})
+    return config.get_part(key, {**defaults, **outer})
 
 
 def add_tower(model: Architecture, tower: LayerBlock, *extras: tuple[str, int]) -> Architecture:
     """Return `model` with a tower beside it, and `extras` that belong to neither's layers."""
     return replace(
-        model, blocks=(*model.blocks, tower), extras=(*model.extras, *drop_empty_extras(extras)), vocab_width=model.hidden
+        model,
+        blocks=(*model.blocks, tower),
+        extras=(*model.extras, *drop_empty_extras(extras)),
+        vocab_width=model.hidden,
+        notes=(*model.notes, f"one image of {tower.tokens:,} patches is counted in each sample, beside its tokens"),
     )
 
 
