@@ -3,7 +3,7 @@
     import costguard
 
     answer = costguard.quote(model="llama-3.1-8b", method="qlora", tokens=50e6)
-    print(answer.best.usd.expected, answer.best.gpu.name)     # in a notebook, `answer` draws itself
+    print(answer.best.usd.expected, answer.best.gpu.name)     # in a notebook, `answer` draws itself; answer.plot(), .to_frame()
 
     costguard.quote("qlora.yml", "task.sky.yaml")             # configs and launch files of other tools
     costguard.size("job.toml", on="H100:1").fits
@@ -17,11 +17,12 @@ answer before it ends with exit code 3. `docs/API.md` has an example of each.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from inspect import Parameter, signature
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, ParamSpec, TypedDict, TypeVar, Unpack, cast, get_type_hints
 
-from costguard.errors import CostguardError, UnknownNameError
+from costguard.errors import CostguardError, UnknownNameError, shorten
 from costguard.services import CommandAnswer
 from costguard.sizing.job_flags import FLAG_PLACES, LIST_FLAGS, JobFields, Number, build_job_table
 from costguard.values.checks import find_nearest_names
@@ -29,6 +30,9 @@ from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
 
 if TYPE_CHECKING:  # types and no more: each function imports what it needs
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
     from costguard.guard.overrides import Override
     from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal
     from costguard.reporting.statement.statement import Statement
@@ -38,13 +42,17 @@ if TYPE_CHECKING:  # types and no more: each function imports what it needs
 
 NOTEBOOK_ROWS = 10
 """Rows of a table in a notebook; `data` has all."""
+REPR_LENGTH = 190
+"""Characters of an answer in a prompt or a notebook that shows text."""
 File = str | PathLike[str]
 Names = str | Sequence[str]
+P = ParamSpec("P")
+R = TypeVar("R")
 Machine = str | ResourceKey
 """A machine by its full key, "provider/account/region/id"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answer:
     """What a command answers.
 
@@ -59,6 +67,19 @@ class Answer:
     def data(self) -> Mapping[str, object]:
         """Return the object that the command prints with `--json`."""
         return self.document.data
+
+    def __repr__(self) -> str:
+        """Return one line: what is answered, and `data` has all of it."""
+        return shorten(f"<{type(self).__name__}: {self._summarize()}>", REPR_LENGTH)
+
+    def _summarize(self) -> str:
+        return self.document.lead[0] if self.document.lead else "; ".join(self.document.data)
+
+    def to_frame(self) -> DataFrame:
+        """Return the records of the answer as a pandas DataFrame, amounts as floats (the extra `notebook`)."""
+        from costguard.notebook import build_frame
+
+        return build_frame(self.document.records)
 
     def raise_refusal(self) -> None:
         """Raise the refusal, if there is one: NoAnswerError or IncompleteError, whose `exit_code` is the command's."""
@@ -75,14 +96,36 @@ class Answer:
         """Return what a notebook shows of it."""
         from costguard.renderers.html import render_fragment
 
-        return render_fragment(self.document, NOTEBOOK_ROWS)
+        return render_fragment(self._build_summary(), NOTEBOOK_ROWS)
+
+    def _build_summary(self) -> Document:
+        return self.document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class QuoteAnswer(Answer):
     """A quote: every way to run the job, ranked."""
 
     quote: Quote
+
+    def _summarize(self) -> str:
+        return f"{self.document.lead[0]}: {len(self.options)} options" + (f", first {self.best!r}" if self.best else "")
+
+    def _build_summary(self) -> Document:
+        """Return the document with the few options that `costguard quote` shows instead of all."""
+        from costguard.quoting.quote import choose_advice
+        from costguard.views.quote import build_option_table
+
+        advice = choose_advice(self.quote.options)
+        few = build_option_table(self.quote, advice.options, advice.words)
+        return replace(self.document, tables=(few, *self.document.tables[1:]))
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw cost over hours of the few options that `costguard quote` shows, with their intervals (the extra `notebook`)."""
+        from costguard.notebook import draw_options
+        from costguard.quoting.quote import choose_advice
+
+        return draw_options(choose_advice(self.quote.options).options, axes)
 
     @property
     def options(self) -> tuple[QuoteOption, ...]:
@@ -100,7 +143,7 @@ class QuoteAnswer(Answer):
         return self.quote.refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MemoryAnswer(Answer):
     """The GPU memory of a job."""
 
@@ -122,21 +165,27 @@ class MemoryAnswer(Answer):
         return self.size.fits_on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StatusAnswer(Answer):
     """What runs and costs now."""
 
     status: FleetStatus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReportAnswer(Answer):
     """The costs of a period."""
 
     statement: Statement
 
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the spend of each day, stacked by owner; of each month in a longer period (the extra `notebook`)."""
+        from costguard.notebook import draw_columns
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+        return draw_columns(self.document.charts, axes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AdmitAnswer(Answer):
     """Whether a run's money is held, or which budget refuses it."""
 
@@ -153,13 +202,24 @@ class AdmitAnswer(Answer):
         return self.admission.hold.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class KeepAnswer(Answer):
     """A lease. `lease`: as it was recorded; None where one was lifted."""
 
     lease: Override | None
 
 
+def _accept_job(function: Callable[P, R]) -> Callable[P, R]:
+    """Name every field of a job in the signature of `function`: what notebooks and shells complete and explain."""
+    declared = signature(function)
+    own = [one for one in declared.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    kinds = get_type_hints(JobFields).items()
+    fields = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in kinds]
+    function.__signature__ = declared.replace(parameters=[*own, *fields])  # type: ignore[attr-defined]  # `inspect` reads it
+    return function
+
+
+@_accept_job
 def quote(
     *files: File,
     on: str | None = None,
@@ -199,6 +259,7 @@ def quote(
     return QuoteAnswer(**_share(answer), quote=cast("Quote", answer.value))
 
 
+@_accept_job
 def size(
     *files: File,
     on: str | None = None,
@@ -228,6 +289,7 @@ def size(
     return MemoryAnswer(**_share(answer), size=cast("SizeAnswer", answer.value))
 
 
+@_accept_job
 def admit(
     *files: File,
     on: str | None = None,
@@ -307,7 +369,7 @@ def report(
 
     options = {"month": month, "day": day, "week": week, "from": start, "to": end}
     keys = by if by is None or isinstance(by, str) else ",".join(by)
-    answer = answer_report(period=options, by=keys, zone=zone, strict=strict, config=_name_file(config))
+    answer = answer_report(period=options, by=keys, zone=zone, strict=strict, needs="charts", config=_name_file(config))
     return ReportAnswer(**_share(answer), statement=cast("Statement", answer.value))
 
 

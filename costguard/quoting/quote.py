@@ -54,7 +54,7 @@ class Rental:
     limits: JobLimits = NO_LIMITS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class QuoteOption:
     """One way to run the job. `offer` None: the given hardware is not in the market.
 
@@ -77,6 +77,14 @@ class QuoteOption:
     serving: ServingPlan | None = None
     marks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line: "<QuoteOption runpod A100-80GB x1 on-demand: $5.51 (4.01 to 7.83), 4.6 h>"."""
+        place = f"{self.offer.provider} " if self.offer else ""
+        nodes = f" on {self.nodes} nodes" * (self.nodes > 1)
+        tier = f" {self.offer.tier}" if self.offer else ""
+        hours = f"{self.hours.expected:.1f} h" if self.hours else "unknown hours"
+        return f"<QuoteOption {place}{self.gpu.name} x{self.gpu_count}{nodes}{tier}: {self.usd or 'unknown cost'}, {hours}>"
 
     @property
     def rate(self) -> Rate | None:
@@ -110,7 +118,7 @@ class QuoteRefusal:
     needs_gpus: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Quote:
     """The answer to a quote. `options` are ranked; `asked`: the job, or the plain rental.
 
@@ -122,6 +130,11 @@ class Quote:
     refused: tuple[QuoteRefusal, ...]
     warnings: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line with the number of options and the first."""
+        first = f", first {self.options[0]!r}" if self.options else ""
+        return f"<Quote of {len(self.options)} options{first}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

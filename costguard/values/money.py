@@ -52,6 +52,32 @@ class Money:
     def __sub__(self, other: Money) -> Money:
         return Money(nano=self.nano - self._same(other), currency=self.currency)
 
+    def __radd__(self, other: object) -> Money:
+        """Add to the zero that `sum` starts from."""
+        return self if other == 0 else NotImplemented
+
+    def __neg__(self) -> Money:
+        return Money(nano=-self.nano, currency=self.currency)
+
+    def __mul__(self, factor: int | Decimal | Fraction) -> Money:
+        """Multiply by an exact number, rounded half to even; a float is refused, as in `parse`."""
+        if isinstance(factor, int | Decimal | Fraction):
+            return Money(nano=round(self.nano * Fraction(factor)), currency=self.currency)
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+    def __float__(self) -> float:
+        return self.nano / NANO
+
+    def __str__(self) -> str:
+        """Return "$5,185.02", or "5,185.02 EUR" in another currency."""
+        return (
+            f"{'-' * (self.nano < 0)}${abs(self.to_decimal()):,.2f}"
+            if self.currency == "USD"
+            else (f"{self.to_decimal():,.2f} {self.currency}")
+        )
+
     def __lt__(self, other: Money) -> bool:
         return self.nano < self._same(other)
 
@@ -139,6 +165,10 @@ class MoneyInterval:
             raise InputError(
                 f"is not in order: {self.low.format()}, {self.expected.format()}, {self.high.format()}", field="money"
             )
+
+    def __str__(self) -> str:
+        """Return "$2.53 (1.79 to 3.57)"."""
+        return f"{self.expected} ({self.low.to_decimal():,.2f} to {self.high.to_decimal():,.2f})"
 
     def add(self, other: MoneyInterval) -> MoneyInterval:
         """Add low to low, expected to expected and high to high."""

@@ -85,7 +85,7 @@ def build_quote_document(
         records=tuple(map(_build_option_record, shown, options)),
         lead=(_format_title(quote),),
         tables=(
-            _build_option_table(quote, shown, words),
+            build_option_table(quote, shown, words),
             *template_parts[1],
             *explain,
             *(_list_plan_tables(plans, quote) if words is None else ()),
@@ -136,7 +136,8 @@ QUOTE_FITS: Mapping[str, ColumnFit] = {
 }
 
 
-def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Mapping[int, str] | None) -> TableView:
+def build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Mapping[int, str] | None) -> TableView:
+    """Return a row for each of `shown`; `words` as in `build_quote_document`."""
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
     notes = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
     rank: Column[QuoteOption] = Column("", "#>", lambda o: ranks[id(o)])

@@ -13,6 +13,8 @@ from costguard.views.document import Chart, Document, HeadlineFigure, TableView
 MOST_ROWS = 400
 """Rows of one table that are written out: about eight pages of paper."""
 
+NOTEBOOK_STYLE = "div.costguard :is(td, th) { text-align: left } div.costguard .r { text-align: right }"
+
 DAY = re.compile(r"(\d{4}-\d\d-\d\d)", re.ASCII)
 NEEDS = "charts"
 FOOTER = "Written by costguard. This page is self-contained: it loads nothing and runs no script."
@@ -42,15 +44,19 @@ def render(document: Document) -> str:
 
 
 def render_fragment(document: Document, rows: int = MOST_ROWS) -> str:
-    """Return the lead, the tables' first `rows` and the notes as one element without style, for a notebook's cell."""
+    """Return the lead, the tables' first `rows` and the notes, closed, as one element for a notebook's cell.
+
+    Its style is what notebooks get wrong: they align all cells to the right, also text.
+    """
     tables = [replace(one, rows=one.rows[:rows], tones=one.tones[:rows], sums=0) for one in document.tables if one.rows]
     cut = sum(len(one.rows) > rows for one in document.tables)
     return make_element(
         "div",
+        make_element("style", NOTEBOOK_STYLE),
         *(make_element("p", make_element("strong", line)) for line in document.lead),
         *(_render_table(table) for table in tables),
         *([make_element("p", f"the first {rows} rows; .data has all")] if cut else []),
-        *([_render_notes(document.notes)] if document.notes else []),
+        *([_fold_notes(document.notes)] if document.notes else []),
         class_="costguard",
     )
 
@@ -132,6 +138,13 @@ def _render_row(row: tuple[str, ...], right: tuple[bool, ...]) -> Markup:
 def _render_cell(tag: str, text: str, *, right: bool, scope: str | None = None) -> Markup:
     short_text, title = shorten_with_title(text)
     return make_element(tag, short_text, class_="r" if right else None, scope=scope, title=title)
+
+
+def _fold_notes(notes: tuple[str, ...]) -> Markup:
+    title = f"{len(notes)} note{'s' * (len(notes) > 1)}"
+    return make_element(
+        "details", make_element("summary", title), make_element("ul", *(make_element("li", one) for one in notes))
+    )
 
 
 def _render_notes(notes: tuple[str, ...]) -> Markup:
