@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 import costguard as package
 from costguard.errors import InputError, NoAnswerError, UnknownNameError
@@ -123,7 +124,7 @@ def test_a_report_is_drawn_by_day_and_owner() -> None:
         ),
     )
     drawn = draw_columns([chart], Figure().subplots())
-    tops = [(bar.get_y() + bar.get_height()) for bar in drawn.patches]
+    tops = [bar.get_y() + bar.get_height() for bar in drawn.patches if isinstance(bar, Rectangle)]
     assert tops == [1.0, 2.0, 1.0, 5.0]
     with pytest.raises(NoAnswerError, match="nothing to draw"):
         draw_columns([], Figure().subplots())

@@ -82,6 +82,21 @@ COMMAND_GROUPS = {
 """The commands by what they are for, in the order of `--help`."""
 COMMANDS = {name: summary for group in COMMAND_GROUPS.values() for name, summary in group.items()}
 
+OTHER_NAMES = {
+    **dict.fromkeys(("ls", "list", "ps", "top", "machines", "instances"), "status"),
+    **dict.fromkeys(("bill", "cost", "costs", "spend", "spending"), "report"),
+    **dict.fromkeys(("config", "configure", "setup", "login", "settings"), "init"),
+    **dict.fromkeys(("check", "test"), "doctor"),
+    **dict.fromkeys(("down", "halt", "shutdown"), "stop"),
+    **dict.fromkeys(("delete", "destroy", "kill", "rm"), "terminate"),
+    **dict.fromkeys(("estimate", "price"), "quote"),
+    **dict.fromkeys(("daemon", "guard", "monitor"), "watch"),
+    "budget": "status",
+    "lease": "keep",
+    "version": "--version",
+}
+"""What people type -> what they mean. It is named in the error and never run: a wrong guess must not act."""
+
 OWN_SCREEN = frozenset(("watch", "run", "submit", "mcp"))
 """Commands that write to the terminal while they run."""
 INTERRUPTED = 130
@@ -132,17 +147,31 @@ class LazyGroup(TyperGroup):
         return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - same
-        """Parse the options before the command's name; an empty value is refused."""
-        rest = super().parse_args(ctx, args)
+        """Parse the options before the command's name; an empty value is refused. `help stop` is `stop --help`."""
+        args = [*args[1:2], "--help"] if args[:1] == ["help"] else args
+        try:
+            rest = super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            self._name_command_of_option(getattr(error, "option_name", None), args)
+            raise
         refuse_empty_values(self.params, ctx.params)
         return rest
+
+    def _name_command_of_option(self, option: str | None, args: list[str]) -> None:
+        """Raise InputError if an option of a command stands before its name: `costguard --json status`."""
+        name = next((word for word in args if word in COMMANDS), None)
+        if option is not None and name is not None:
+            hint = f"write it after the command: costguard {name} {option}"
+            raise InputError("is no option of costguard itself", field=option, hint=hint)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - same
         """Return the requested command; raises UnknownNameError, with similar names, if it does not exist."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
-            suggestions = get_close_matches(args[0][:80].lower(), COMMANDS, n=2, cutoff=0.7)  # a guess at 0.5 names other deeds
+            word = args[0][:80].lower()
+            suggestions = get_close_matches(word, COMMANDS, n=2, cutoff=0.7)  # a guess at 0.5 names other deeds
+            suggestions = [OTHER_NAMES[word]] if word in OTHER_NAMES else suggestions
             raise UnknownNameError("command", args[0], field="COMMAND", nearest=tuple(suggestions), hint="see costguard --help")
         return super().resolve_command(ctx, args)
 
@@ -169,7 +198,9 @@ def _root(
     ] = False,
     wide: Annotated[bool, Option("--wide", help="Show all columns, even if lines become long.")] = False,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Print progress on stderr.")] = False,
-    version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
     ctx.obj = GlobalOptions(config=config, json_log=json_log, debug=debug, offline=offline, wide=wide, verbose=verbose)

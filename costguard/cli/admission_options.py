@@ -10,7 +10,7 @@ from typer import Option
 
 from costguard.cli import options as o
 from costguard.runs.admission import AdmitRequest, parse_labels
-from costguard.sizing.job_flags import build_job_table, parse_number
+from costguard.sizing.job_flags import build_job_table, parse_hours, parse_number
 from costguard.values.checks import require_whole_number
 from costguard.values.money import Money
 
@@ -53,7 +53,7 @@ def read_admit_request(params: Mapping[str, object], job_file: str | Sequence[st
         job_file=job_file,
         on=text("on") or None,
         count=number("count"),
-        hours=number("hours"),
+        hours=parse_hours(text("hours"), "hours") if params.get("hours") is not None else None,
         machines=1 if machines is None else require_whole_number(machines, "--machines", least=1),
         money=_parse_money(text("usd")) if params.get("usd") is not None else None,
         owner=text("owner"),

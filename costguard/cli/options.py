@@ -51,7 +51,9 @@ On = Annotated[
     Text, Option("--on", metavar="GPU:COUNT[xNODES]", help="Hardware to use: A100-80GB-SXM:8, or H100:8x4 (4 nodes).")
 ]
 Count = Annotated[Text, Option("--count", metavar="N", help="Number of GPUs per instance.")]
-Hours = Annotated[Text, Option("--hours", metavar="N", help="Hours to rent --count of --gpu, if no model is given.")]
+Hours = Annotated[
+    Text, Option("--hours", metavar="N", help="Hours (12, 12h, 90m, 2d) to rent --count of --gpu, if no model is given.")
+]
 Provider = Annotated[Names, Option("--provider", "-p", metavar="NAME", help="Only this provider (repeatable).")]
 Market = Annotated[Text, Option("--market", metavar="FILE", help="Market file (default: the shipped snapshot).")]
 Calibration = Annotated[

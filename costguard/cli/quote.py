@@ -20,7 +20,7 @@ from costguard.cli import options as o
 from costguard.cli.answer import find_format
 from costguard.cli.commands import FormatCommand, add_options
 from costguard.services import CommandAnswer
-from costguard.sizing.job_flags import build_job_table, parse_number
+from costguard.sizing.job_flags import build_job_table, parse_hours, parse_number
 
 LIST = "list"
 """Asked for in place of a template's name: all of them are shown."""
@@ -51,7 +51,7 @@ def command(
         flags=build_job_table(ctx.params),
         on=on,
         count=None if count is None else parse_number(count, "count"),
-        hours=None if hours is None else parse_number(hours, "hours"),
+        hours=None if hours is None else parse_hours(hours, "hours"),
         top=None if top is None else parse_number(top, "top"),
         sort=sort or "usd",
         market=market,

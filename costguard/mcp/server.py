@@ -26,7 +26,7 @@ from mcp.server.stdio import stdio_server
 from costguard import __version__
 from costguard.errors import CostguardError, InputError
 from costguard.mcp.tools import TOOLS, McpContext, McpTool, call_tool
-from costguard.services.quote.job_input import restrict_files
+from costguard.services.quote.file_limit import restrict_files
 from costguard.settings import get_data_path
 from costguard.settings.web import parse_listen_address
 from costguard.system.atomic_file import make_folder

@@ -104,7 +104,7 @@ def _read_usd_cap(value: object, field: str) -> Money:
     if isinstance(text, bool) or not isinstance(text, str | int):
         raise InputError(f"must be an amount, not {describe_value(value)}", field=field, hint="write max_usd = 50")
     cap = Money.parse(text, field=field)
-    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(value)}", "write max_usd = 50")
+    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(value)}", "write 50, or '$50' in quotes")
     return cap
 
 

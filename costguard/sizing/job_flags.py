@@ -9,7 +9,9 @@ from decimal import Decimal
 from typing import Annotated, NamedTuple, TypedDict, get_args
 
 from costguard.errors import InputError, shorten
-from costguard.sizing.recipe import LORA_GROUPS
+from costguard.sizing.recipe import CHECKPOINTINGS, LORA_GROUPS, METHODS, OPTIMIZERS, PRECISIONS, QUANTS
+from costguard.values.checks import fold_name
+from costguard.values.resource import TIERS
 
 
 class JobFlag(NamedTuple):
@@ -104,6 +106,31 @@ NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*
 """Commas stand between thousands only: `1,5` may mean one and a half, so it is asked about, not read as 15."""
 
 LONGEST_NUMBER = 60
+HOURS = re.compile(r"(\d+(?:\.\d*)?) ?(m|min|minutes?|h|hours?|d|days?|w|weeks?)", re.ASCII)
+HOURS_OF = {"m": Decimal(1) / 60, "h": Decimal(1), "d": Decimal(24), "w": Decimal(168)}
+USD = re.compile(r"(?:\$ ?|usd ?)?((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?)(?: ?\$| ?usd)?", re.ASCII | re.IGNORECASE)
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "method": METHODS,
+    "precision": PRECISIONS,
+    "quant": QUANTS,
+    "optimizer": OPTIMIZERS,
+    "checkpointing": CHECKPOINTINGS,
+    "tier": TIERS,
+}
+"""Flags whose values people type in other letters: `LoRA`, `ondemand`, `AdamW`. Files state them exactly."""
+PROVIDER_NAMES = {
+    **dict.fromkeys(("amazon", "ec2"), "aws"),
+    **dict.fromkeys(("google", "gce", "googlecloud"), "gcp"),
+    **dict.fromkeys(("lambdalabs", "lambdacloud"), "lambda"),
+    **dict.fromkeys(("vastai",), "vast"),
+    **dict.fromkeys(("runpodio",), "runpod"),
+    **dict.fromkeys(("oracle", "oraclecloud"), "oci"),
+    **dict.fromkeys(("microsoft",), "azure"),
+    **dict.fromkeys(("linode",), "akamai"),
+    **dict.fromkeys(("datacrunch",), "verda"),
+}
+"""Other names of providers, folded (`vast.ai` is `vastai`) -> ours; also former ones: DataCrunch is Verda, Linode is Akamai."""
 
 
 def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
@@ -131,9 +158,30 @@ def parse_number(text: str, flag: str) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
+def parse_hours(text: str, flag: str) -> int | float:
+    """Parse hours (12, 1.5) or a time with its unit (12h, 90m, 2d): `90m` are minutes, and never 90 million hours."""
+    match = HOURS.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None
+    return parse_number(text, flag) if match is None else float(Decimal(match[1]) * HOURS_OF[match[2][0]])
+
+
 def _convert_value(flag: str, value: object) -> object:
     if isinstance(value, str) and flag in NUMBER_FLAGS:
         return parse_number(value, flag)
+    if flag in LIST_FLAGS and isinstance(value, list | tuple):
+        names = [name for text in value for name in (text.split(",") if isinstance(text, str) else [text])]
+        return [_match_name(flag, name.strip()) if isinstance(name, str) else name for name in names]
+    if flag in CHOICES and isinstance(value, str):
+        return _match_name(flag, value)
+    if flag == "max_usd" and isinstance(value, str) and (amount := USD.fullmatch(value.strip())):
+        return amount[1].replace(",", "")
     if flag == "lora_targets" and isinstance(value, str) and value not in LORA_GROUPS:
         return [t.strip() for t in value.split(",") if t.strip()]
     return list(value) if isinstance(value, tuple) else value
+
+
+def _match_name(flag: str, text: str) -> str:
+    """Return what `text` names in our words if that is certain; else `text`, which is refused with the nearest names."""
+    folded = fold_name(text)
+    if flag in ("provider", "exclude"):
+        return PROVIDER_NAMES.get(folded, text.lower())
+    return next((one for one in CHOICES.get(flag, ()) if fold_name(one) == folded), text)

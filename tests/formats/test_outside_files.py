@@ -9,7 +9,7 @@ import pytest
 
 from costguard import api
 from costguard.errors import InputError
-from costguard.services.quote.job_input import restrict_files
+from costguard.services.quote.file_limit import restrict_files
 from tests.conftest import Command
 
 SECRET = "c0ffee-secret"  # noqa: S105 - the word that must not be shown

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError, collect_errors, raise_errors
 from costguard.quoting.quote import Rental
+from costguard.services.quote.file_limit import INSIDE, NO_FOLDER, require_files_inside
 from costguard.settings import expand_path, read_table
 from costguard.settings.files import YAML_ENDINGS, parse_table, read_text
 from costguard.settings.lines import StatedFile, place_in_files
@@ -48,9 +48,6 @@ LONGEST_COUNT = 12
 
 GPUS_MOST = 200
 """Names of GPUs that are looked up: more than there are kinds, so a longer list has names of none among the first."""
-NO_FOLDER = Path("/nonexistent")
-_INSIDE: ContextVar[Path | None] = ContextVar("costguard_inside", default=None)
-"""The folder outside of which no file that a job names is opened; None: any file may be; NO_FOLDER: none may be."""
 
 CONFIG_ENDINGS = (*YAML_ENDINGS, ".py", ".ipynb", ".sh", ".slurm", ".sbatch", ".bin", ".pt", ".pth", ".pkl")
 """Endings of files that are another tool's, unless YAML has a job's keys; TOML and JSON are told by their keys, and others by
@@ -90,26 +87,6 @@ class JobInput:
         raise_errors(errors)
 
 
-@contextmanager
-def restrict_files(folder: Path) -> Iterator[None]:
-    """Within the block, refuse a `path` or `model` of a job that leads outside of `folder`, also by a symbolic link.
-
-    For jobs that a stranger wrote, as in a review of a pull request: a file's text is shown in the error that it causes.
-    """
-    token = _INSIDE.set(folder)
-    try:
-        yield
-    finally:
-        _INSIDE.reset(token)
-
-
-@contextmanager
-def refuse_files() -> Iterator[None]:
-    """Within the block, refuse a job that names any file, whether or not it exists: for jobs that come in requests."""
-    with restrict_files(NO_FOLDER):
-        yield
-
-
 def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: ShippedFacts) -> JobInput:
     """Merge flags over the job file, both over a template, with every GPU name made canonical.
 
@@ -118,12 +95,12 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     named_files = [job_files] if isinstance(job_files, str) else list(job_files or ())
     if "" in named_files:
         raise InputError("is empty", field="FILE", hint="write the name of a file, or leave it out")
-    if named_files and _INSIDE.get() is NO_FOLDER:
+    if named_files and INSIDE.get() is NO_FOLDER:
         raise InputError("is a file, which a request may not contain", field="FILE", hint="state the job in the request")
+    if "model" not in flags and len(named_files) == 1 and _is_model_name(named_files[0], facts):
+        flags, named_files = {**flags, "model": named_files[0]}, []
     paths = [expand_path(name) for name in named_files]
-    folder = _INSIDE.get()
-    if folder is not None and not all(path.resolve().is_relative_to(folder.resolve()) for path in paths):
-        raise InputError("is outside of the allowed folder", field="FILE", hint=f"name a file in {folder.name}")
+    require_files_inside(paths)
     files, config = _read_files(paths)
     own: Table = {}
     for file in files:
@@ -135,6 +112,28 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     job_input = JobInput(table=table, folder=folder, notes=(), config=config, files=files, flags=flags)
     with job_input.name_files():
         return _resolve_names(job_input, facts)
+
+
+def _is_model_name(word: str, facts: ShippedFacts) -> bool:
+    """Return whether `word`, which stands where files do, names a known model: `costguard quote llama-3.1-8b`.
+
+    What exists as a file is a file, and what looks like one is missing. Raises InputError for what names nothing.
+    """
+    path = expand_path(word)
+    if path.exists() or path.suffix in (*CONFIG_ENDINGS, ".toml", ".json") or word.startswith((".", "/", "~")):
+        return False
+    try:
+        facts.get_architecture(word)
+    except UnknownNameError as unknown:
+        gpu = None
+        with suppress(InputError):
+            gpu = facts.get_gpu_names().resolve(word, field="FILE")
+        what = "is no file and no known model" if gpu is None else "is a GPU, not a file"
+        near = f"did you mean the model {unknown.nearest[0]}? " if unknown.nearest else ""
+        hint = f"{near}costguard models lists them, and --help the flags; looked from {Path.cwd()}"
+        hint = hint if gpu is None else f"write --on {word} for a job, or --gpu {word} --hours 12"
+        raise InputError(what, field=word, hint=hint) from None
+    return True
 
 
 def _resolve_names(job_input: JobInput, facts: ShippedFacts) -> JobInput:
@@ -256,6 +255,8 @@ def read_job(job_input: JobInput, facts: ShippedFacts) -> Job:
     if len(shape_keys) != 1:
         what = "no model was given" if not shape_keys else f"{' and '.join(shape_keys)} cannot be given together"
         hint = "name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
+        if not shape_keys and "gpus" in read_subtable(table, "limits"):
+            hint = f"{hint}; a rental without a job needs --hours 12"
         hint = hint if config is None else f"{hint}\nread as {config.label}: {config.describe()}"
         raise InputError(what, field="model", hint=hint)
     try:
@@ -407,7 +408,7 @@ def _find_config_file(job_input: JobInput) -> Path | None:
         return None
     if key == "model" and job_input.config is not None and job_input.config.table.get("model") == name:
         return None  # another tool's config names no file outside of its folder: those inside it are stated as `path`
-    folder = _INSIDE.get()
+    folder = INSIDE.get()
     if folder is NO_FOLDER:
         raise InputError("names a file, which a request may not contain", field=key, hint=SHIPPED_MODEL_HINT)
     path = expand_path(name)

@@ -34,7 +34,7 @@ from costguard.runs.admission import (
     build_admitted_hold,
     parse_labels,
 )
-from costguard.services.quote.job_input import refuse_files
+from costguard.services.quote.file_limit import refuse_files
 from costguard.services.run_jobs.admit import RunQuoter, list_fitting_changes, price_run
 from costguard.services.serving.door_messages import HOLD_ID_MATCH, AdmitOffer, AdmitReply
 from costguard.sizing.job import merge_flags

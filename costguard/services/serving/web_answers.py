@@ -12,7 +12,7 @@ from costguard.reporting.statement.period import parse_report_period
 from costguard.services import CommandAnswer
 from costguard.services.guarding.audit import show_audit, verify_audit
 from costguard.services.guarding.policy import explain_policies
-from costguard.services.quote.job_input import refuse_files
+from costguard.services.quote.file_limit import refuse_files
 from costguard.services.quote.quote_commands import answer_quote
 from costguard.services.report.ledger_answers import build_report
 from costguard.services.serving.fleet_page import FleetPage

@@ -12,7 +12,7 @@ from costguard.renderers.html.markup import PATTERN_DEFINITIONS
 from costguard.services import CommandAnswer
 from costguard.services.serving import web_answers
 from costguard.services.serving.policy_draft import TEXT_CHARS_MAX, simulate_policy_change, write_policy_text
-from costguard.sizing.job_flags import build_job_table, parse_number
+from costguard.sizing.job_flags import build_job_table, parse_hours, parse_number
 from costguard.values.web_login import ADMIN
 from costguard.views.document import Document
 from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
@@ -167,5 +167,5 @@ def _answer_quote(room: PageRoom, query: dict[str, str]) -> CommandAnswer:
     flags: dict[str, object] = {name: [value] if name in LIST_FIELDS else value for name, value in query.items()}
     table = build_job_table(flags)
     count = parse_number(query["count"], "count") if "count" in query else None
-    hours = parse_number(query["hours"], "hours") if "hours" in query else None
+    hours = parse_hours(query["hours"], "hours") if "hours" in query else None
     return web_answers.answer_page_quote(room.services, table, count, hours)

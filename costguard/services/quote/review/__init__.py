@@ -19,7 +19,7 @@ from costguard.errors import CostguardError, InputError, NoAnswerError, shorten,
 from costguard.quoting.job_change import ChangeLimits, JobChange, JobCost, list_breaches
 from costguard.quoting.quote import CHEAPEST
 from costguard.services import CommandAnswer
-from costguard.services.quote.job_input import restrict_files
+from costguard.services.quote.file_limit import restrict_files
 from costguard.services.quote.quote_commands import answer_quote
 from costguard.services.quote.review.git import ChangedFiles, find_checkout, open_base_folder
 from costguard.system.child.limited import ChildLimits, run_limited
