@@ -173,7 +173,7 @@ BUDGETS = {
     "costguard/reporting": 3_237,
     "costguard/runs": 800,
     "costguard/services": 22_749,
-    "costguard/settings": 4_700,
+    "costguard/settings": 4_702,
     "costguard/sizing": 12_165,
     "costguard/system": 2357,
     "costguard/testing": 1550,

@@ -401,6 +401,8 @@ class _ConditionParser:
         if self._is_next("("):
             return self._parse_call(token)
         fact = FACTS.get(name)
+        if fact is None and any(name in words for words in FACT_CHOICES.values()):
+            self._fail(token.at, f"'{name}' is a value, and values stand in quotes", f'write "{name}"')
         if fact is None:
             near = find_nearest_names(name, (*FACTS, *FUNCTIONS))
             hint = "" if near else f"known: {', '.join(FACTS)}"

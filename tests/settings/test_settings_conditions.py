@@ -146,6 +146,7 @@ def test_every_fact_can_be_asked_for() -> None:
         ("x" * 2001, 0, "has 2001 characters"),
         ('stat == "idle"', 1, "did you mean state"),
         ('state == "idel"', 10, "did you mean idle"),
+        ("state == idle", 10, 'write "idle"'),
         ('state in ["idle", "hang"]', 19, "warming, active, idle, hung, unknown"),
         ('power == "off"', 10, "running"),
         ('tier == "spott"', 9, "did you mean spot"),
