@@ -18,6 +18,8 @@ from costguard.values.money import Money
 COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX = "compute", "storage", "address", "traffic", "other", "credit", "tax"
 INVOICED = ", invoiced"
 """How the source of a line ends whose row states the number of its invoice."""
+ASKED = ", asked"
+"""How the source of an import ends that an account answered: of a period, and with all of its lines unless it says why not."""
 CHARGES = (COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX)
 
 OF_USAGE = (COMPUTE, STORAGE, ADDRESS, TRAFFIC)

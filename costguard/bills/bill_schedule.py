@@ -4,6 +4,9 @@ Example: a RunPod pod was found at 18:20, and may have run since noon. RunPod st
 an hour later. So the bill is asked for at once, which settles the hours until 17:00, and again at 20:00, when the last hour is
 final. Without charges in doubt nothing is asked.
 
+Where estimated lines are evidence, a doubt longer than their lag is asked about at once as well: Vast's day is final a day
+after its end, but states by noon what the morning cost.
+
 A longer doubt is asked about in stretches, the oldest one first: an account of Vast answers one day a question.
 """
 
@@ -39,33 +42,44 @@ class DoubtfulCharge(NamedTuple):
     end_us: int
 
 
+class Occasion(NamedTuple):
+    """A reason to ask: the lines of the span `span_id` until `until_us`. `early`: they are estimated."""
+
+    span_id: int
+    until_us: int
+    early: bool = False
+
+
 class BillQuestion(NamedTuple):
-    """A period to ask for, and the occasions that this settles: (span, time until which its lines are asked for).
+    """A period to ask for, and the occasions that this settles.
 
     `more`: whether other occasions are due as well, which lie outside of the period.
     """
 
     period: Period
-    occasions: frozenset[tuple[int, int]]
+    occasions: frozenset[Occasion]
     more: bool = False
 
 
-def find_occasions(doubts: Iterable[DoubtfulCharge], terms: BillTerms, now: datetime) -> dict[tuple[int, int], int]:
-    """Return the occasions for which the bill has final lines at `now`, each with the time from which to ask, in microseconds.
+def find_occasions(doubts: Iterable[DoubtfulCharge], terms: BillTerms, now: datetime) -> dict[Occasion, int]:
+    """Return the occasions for which the bill has lines at `now`, each with the time from which to ask, in microseconds.
 
-    Of each stretch of a span they are its first line, and all of its lines. No stretch is longer than STRETCH_MAX, and none
-    begins earlier than ASKED_BACK_MAX before `now`.
+    Of each stretch of a span they are its first line, and all of its lines, once these are final; and of the last stretch its
+    estimated lines. No stretch is longer than STRETCH_MAX, and none begins earlier than ASKED_BACK_MAX before `now`.
     """
+    lag_s = terms.estimated_lag_s
     step_us, now_us = terms.step_s * SECOND_US, to_micros(now)
     final_us, oldest_us = now_us - terms.settles_s * SECOND_US, (now_us - ASKED_BACK_MAX // MICROSECOND) // step_us * step_us
-    stretch_us, occasions = _compute_stretch_us(terms), dict[tuple[int, int], int]()
+    stretch_us, occasions = _compute_stretch_us(terms), dict[Occasion, int]()
     for one in doubts:
         begin_us, end_us = one.start_us // step_us * step_us, -(-one.end_us // step_us) * step_us
         cuts = [*range(begin_us, end_us, stretch_us), end_us]
         for since_us, last_us in pairwise(cuts):
             for until_us in (since_us + step_us, last_us):
                 if oldest_us < until_us <= final_us:
-                    occasions[one.id, until_us] = max(since_us, oldest_us)
+                    occasions[Occasion(one.id, until_us)] = max(since_us, oldest_us)
+        if lag_s is not None and one.end_us - one.start_us > lag_s * SECOND_US and oldest_us < one.end_us <= now_us:
+            occasions[Occasion(one.id, one.end_us, early=True)] = max(cuts[-2], oldest_us)
     return occasions
 
 
@@ -75,7 +89,7 @@ def choose_question(
     *,
     now: datetime,
     asked_at: datetime | None,
-    settled: AbstractSet[tuple[int, int]] = frozenset(),
+    settled: AbstractSet[Occasion] = frozenset(),
 ) -> BillQuestion | None:
     """Return the question that is due about doubtful charges, the oldest of them first; None if there is none.
 
@@ -89,7 +103,7 @@ def choose_question(
         return None
     start_us = min(new.values())
     end_us = min(start_us + _compute_stretch_us(terms), to_micros(now))
-    answered = frozenset(occasion for occasion in new if occasion[1] <= end_us)
+    answered = frozenset(occasion for occasion in new if occasion.until_us <= end_us)
     return BillQuestion(Period(start=from_micros(start_us), end=from_micros(end_us)), answered, more=len(answered) < len(new))
 
 

@@ -9,7 +9,7 @@ line of 12:00 to 13:00 says $0.10. The certain ten minutes cost $0.10, so before
 Narrowing raises the low end of charges, on which hard caps count. So a line counts only if nothing speaks against it:
 
 - it is settled: its provider does not call it estimated, its period was over when it was stated, and the account was listed
-  completely since;
+  completely since. An estimated line counts with a tolerance, if its provider's rule states one;
 - it names its resource, in the currency of the charges, within one UTC day, and no other line overlaps it or states it again;
 - its amount lies within what is possible, or only the price speaks against it (below). One that contradicts what was seen is a
   finding, and no line of its resource, kind of charge and day counts.
@@ -20,6 +20,9 @@ otherwise. A line above the possible charges states one if the resource was seen
 it may have run longer. It raises the expected and the high figure, and never the low one, on which hard caps count. Example: a
 machine at $2 an hour was seen to run all day, and its line says $27.84: so the day cost $27.84, not $48.
 
+Example of an estimated line: a Vast machine, found at 12:00, may have run since midnight at $20. The day's line so far says
+$120. It may change by 2 %, and may lack the last 15 minutes: the machine cost $117.60 to $127.40.
+
 A day's line does not say at what time of that day a resource ran. Doubtful charges at several times of one line are bounded
 each by itself, so that each of them holds the truth; those of the same time (two disks) share the amount.
 """
@@ -27,13 +30,14 @@ each by itself, so that each of them holds the truth; those of the same time (tw
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
+from costguard.metering.billing import BillTerms
 from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts
-from costguard.values.instant import DAY_US, to_micros
+from costguard.values.instant import DAY_US, SECOND_US, to_micros
 from costguard.values.money import divide_half_even
 from costguard.values.resource import Attribution
 
@@ -61,6 +65,7 @@ REASON_SENTENCES: Mapping[str, str] = {
 """Why a line narrows nothing, in words."""
 
 _END_OF_OPEN = 2**62
+NO_LINE = "no line in a complete answer"
 FINEST_STEP = 1000
 """Nano-units by which a line may be off in any case: a bill's binary fractions."""
 
@@ -105,12 +110,25 @@ class EvidenceContext:
     `watched_until_us`: up to when all charges of the resource are recorded. `watched_since_us`: when it was first seen; None:
     its provider states since when it exists. `step`: the nano-units that all amounts of the statement are whole multiples of,
     0 if none is visible: a line may be off by half of it.
+
+    `estimated_lag_us`: an estimated line contains the usage up to so long before it was stated, within `estimated_percent`;
+    None: an estimated line is no evidence.
     """
 
     now_us: int
     watched_until_us: int
     watched_since_us: int | None = None
     step: int = 0
+    estimated_lag_us: int | None = None
+    estimated_percent: int = 0
+
+
+class BillAnswerPeriod(NamedTuple):
+    """A complete answer of a provider: its period, and when it was stated, in microseconds."""
+
+    start_us: int
+    end_us: int
+    stated_us: int
 
 
 class UnusedLine(NamedTuple):
@@ -146,12 +164,27 @@ class _Window:
     def day(self) -> int:
         return self.start_us // DAY_US
 
+    @property
+    def estimated(self) -> bool:
+        return any(line.estimated for line in self.lines)
+
+    @property
+    def stated_us(self) -> int:
+        return min(line.stated_us for line in self.lines)
+
+
+class _Slack(NamedTuple):
+    """By how many nano-units the truth may be below and above the amount of a window."""
+
+    below: int
+    above: int
+
 
 class _Cut(NamedTuple):
     """A span in a window, with its amounts there. `doubtful`: it is closed, and evidence may bound it. `sure`: it ran."""
 
     span_id: int
-    owner: Attribution
+    span: Span
     start_us: int
     end_us: int
     low: int
@@ -164,7 +197,7 @@ class _Cut(NamedTuple):
 
 def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], context: EvidenceContext) -> WeighedEvidence:
     """Return what `lines` say of the doubtful ones of `spans`; all are of one resource and kind of charge."""
-    windows = _group_by_period(lines)
+    windows = _group_by_period(_cut_running_line(line, context) for line in lines)
     _mark_overlaps(windows)
     evidence, cuts, index = WeighedEvidence(), dict[int, list[_Cut]](), _SpanIndex(spans)
     for number, window in enumerate(windows):
@@ -179,11 +212,11 @@ def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], co
             window.reason = BLOCKED
         if window.reason == REPRICED:
             evidence.repriced += window.lines
-            evidence.parts += _apply_bill(window, cuts[number], _compute_slack(window, context))
+            evidence.parts += _apply_bill(window, cuts[number], _compute_slack(window, cuts[number], context).above)
         elif window.reason:
             evidence.unused += [UnusedLine(window.reason, line) for line in window.lines]
         else:
-            evidence.parts += _bound_doubt(window, cuts[number], _compute_slack(window, context))
+            evidence.parts += _bound_doubt(window, cuts[number], _compute_slack(window, cuts[number], context))
     return evidence
 
 
@@ -211,6 +244,46 @@ def _cover_window(window: _Window, cuts: Sequence[_Cut]) -> bool:
     return at_us >= window.end_us
 
 
+def list_gaps(
+    lines: Collection[EvidenceLine],
+    spans: Collection[Span],
+    answers: Iterable[BillAnswerPeriod],
+    terms: BillTerms,
+    context: EvidenceContext,
+) -> list[EvidenceLine]:
+    """Return a line of zero for each settled hour (or day) of doubt in which a resource has none, of any kind of charge.
+
+    `lines`, `spans`: all of the resource; `answers`: those that had lines of it. An hour in which anything of it is sure to
+    bill is none: the answer lacks it. The evidence is another line of the resource. Example: a pod that costs nothing while it
+    is stopped has lines of 11:00 to 12:00 alone, in an answer of the whole day: it did not run before 11:00.
+    """
+    step_us, settles_us, hours = terms.step_s * SECOND_US, terms.settles_s * SECOND_US, dict[int, int]()
+    for answer in answers if lines else ():
+        until_us = min(answer.end_us, answer.stated_us - settles_us, context.watched_until_us)
+        for hour in range(-(-answer.start_us // step_us), until_us // step_us):
+            hours[hour] = max(hours.get(hour, 0), answer.stated_us)
+    for line in lines:
+        for hour in range(line.start_us // step_us, -(-line.end_us // step_us)):
+            hours.pop(hour, None)
+    gaps, evidence = list[EvidenceLine](), min(lines, default=None)
+    for hour, stated_us in sorted(hours.items()):
+        period = (hour * step_us, (hour + 1) * step_us)
+        amounts = [compute_amounts(span, *period) for span in spans]
+        if evidence is not None and any(high for *_, high in amounts) and not any(low for low, *_ in amounts):
+            currency = evidence.currency
+            gaps.append(
+                EvidenceLine(evidence.id, *period, 0, currency, estimated=False, description=NO_LINE, stated_us=stated_us)
+            )
+    return gaps
+
+
+def _cut_running_line(line: EvidenceLine, context: EvidenceContext) -> EvidenceLine:
+    """Return an estimated line of a period that was not over as one that ends when it was stated."""
+    end_us = min(line.end_us, line.stated_us, context.now_us)
+    runs = line.estimated and context.estimated_lag_us is not None and line.start_us < end_us
+    return line._replace(end_us=end_us) if runs else line
+
+
 def _group_by_period(lines: Iterable[EvidenceLine]) -> list[_Window]:
     groups = defaultdict[tuple[int, int], list[EvidenceLine]](list)
     for line in lines:
@@ -231,10 +304,11 @@ def _mark_overlaps(windows: Sequence[_Window]) -> None:
 def _find_fault(window: _Window, context: EvidenceContext) -> str:
     """Return why the lines of a window do not count, whatever their amount; "" if nothing speaks against them."""
     described = Counter(line.description for line in window.lines if line.nano > 0)
+    lag_us = context.estimated_lag_us
     tests = (
-        (window.end_us > min(context.now_us, *(line.stated_us for line in window.lines)), FUTURE),
-        (any(line.estimated for line in window.lines), LATE),
-        (window.end_us > context.watched_until_us, AHEAD),
+        (window.end_us > min(context.now_us, window.stated_us), FUTURE),
+        (window.estimated and lag_us is None, LATE),
+        (window.end_us > context.watched_until_us + (lag_us or 0) * window.estimated, AHEAD),
         ((window.end_us - 1) // DAY_US != window.day, LONG),
         (len({line.currency for line in window.lines}) > 1, CURRENCY),
         (any(count > 1 for count in described.values()), TWICE),
@@ -266,7 +340,7 @@ class _SpanIndex:
             if start_us < end_us:
                 low, expected, high = compute_amounts(span, start_us, end_us)
                 doubtful, sure = span.end is not None and low < high, span.presence == SEEN
-                place = (number, span.attribution, start_us, end_us)
+                place = (number, span, start_us, end_us)
                 cuts.append(_Cut(*place, low, expected, high, span.meter.price.currency, doubtful, sure))
         return cuts
 
@@ -275,26 +349,43 @@ def _compare_amounts(window: _Window, cuts: Sequence[_Cut], context: EvidenceCon
     """Return why the amount of a window cannot be, or cannot be compared; "" if it lies within what is possible."""
     if any(cut.currency != window.lines[0].currency for cut in cuts):
         return CURRENCY
-    slack, since = _compute_slack(window, context), context.watched_since_us
+    slack, since = _compute_slack(window, cuts, context), context.watched_since_us
     if since is not None and window.start_us < since:  # some of the amount may be of the time before it
         return UNWATCHED
-    if window.nano > sum(cut.high for cut in cuts) + slack:
-        return ABOVE
-    return BELOW if window.nano < sum(cut.low for cut in cuts) - slack else ""
+    above = window.nano - slack.below > sum(cut.high for cut in cuts)
+    if above or window.nano + slack.above < sum(cut.low for cut in cuts):
+        return LATE if window.estimated else ABOVE if above else BELOW
+    return ""
 
 
-def _compute_slack(window: _Window, context: EvidenceContext) -> int:
-    return len(window.lines) * max(FINEST_STEP, context.step // 2)
+def _compute_slack(window: _Window, cuts: Sequence[_Cut], context: EvidenceContext) -> _Slack:
+    """Return by how much the truth may differ from the lines of a window.
+
+    An estimated one may change by a share, and may lack its last usage: all that the spans can have cost then. What it has of
+    the time after the last listing may be as much again as is known of it, or a run that nobody saw yet.
+    """
+    slack = len(window.lines) * max(FINEST_STEP, context.step // 2)
+    if not window.estimated or context.estimated_lag_us is None:
+        return _Slack(slack, slack)
+    slack += -(-abs(window.nano) * context.estimated_percent // 100)
+    unstated_us = min(window.stated_us - context.estimated_lag_us, context.watched_until_us)
+    unseen, unstated = (
+        sum(compute_amounts(cut.span, max(cut.start_us, since_us), cut.end_us)[2] for cut in cuts if cut.end_us > since_us)
+        for since_us in (context.watched_until_us, unstated_us)
+    )
+    unseen_us = max(window.end_us - context.watched_until_us, 0)
+    unseen_run = max((-(-cut.high * unseen_us // (cut.end_us - cut.start_us)) for cut in cuts), default=0)
+    return _Slack(slack + max(unseen, unseen_run), slack + unstated)
 
 
-def _bound_doubt(window: _Window, cuts: Sequence[_Cut], slack: int) -> Iterator[BilledPart]:
+def _bound_doubt(window: _Window, cuts: Sequence[_Cut], slack: _Slack) -> Iterator[BilledPart]:
     """Yield the doubtful cuts of a window with their amounts, where these are narrower than before."""
     low, high = sum(cut.low for cut in cuts), sum(cut.high for cut in cuts)
     line = max(window.lines, key=lambda one: (one.nano, -one.id))
     for group in _group_by_time(cuts):
         least, most = sum(cut.low for cut in group), sum(cut.high for cut in group)
-        floor = min(most, max(least, window.nano - slack - (high - most)))
-        ceiling = max(floor, min(most, window.nano + slack - (low - least)))
+        floor = min(most, max(least, window.nano - slack.below - (high - most)))
+        ceiling = max(floor, min(most, window.nano + slack.above - (low - least)))
         for cut in group:
             amounts = (
                 cut.low + (cut.high - cut.low) * (floor - least) // (most - least),
@@ -326,7 +417,7 @@ def _group_by_time(cuts: Sequence[_Cut]) -> Iterator[list[_Cut]]:
     groups = defaultdict[tuple[Attribution, int, int], list[_Cut]](list)
     for cut in cuts:
         if cut.doubtful:
-            groups[cut.owner, cut.start_us, cut.end_us].append(cut)
+            groups[cut.span.attribution, cut.start_us, cut.end_us].append(cut)
     yield from groups.values()
 
 
@@ -357,9 +448,9 @@ class EvidenceFinding:
 class EvidenceSummary:
     """What the bill of one account and currency does to the charges.
 
-    `lines`: those that bound something, of `resources` resources. `doubt`, `left`: high less low of the charges that they
-    bound, in nano-units, without and with the bill. `repriced`: how many lines state another price; `counted`, `billed`: what
-    their time costs at the counted price, and by the bill.
+    `lines`: those that bound something, of `resources` resources; `estimated` of them with a tolerance of `percent`. `doubt`,
+    `left`: high less low of the charges that they bound, in nano-units, without and with the bill. `repriced`: how many lines
+    state another price; `counted`, `billed`: what their time costs at the counted price, and by the bill.
     """
 
     provider: str
@@ -372,3 +463,5 @@ class EvidenceSummary:
     repriced: int = 0
     counted: int = 0
     billed: int = 0
+    estimated: int = 0
+    percent: int = 0

@@ -183,12 +183,18 @@ class BillTerms:
 
     Its lines are of `step_s` seconds in UTC, and are final `settles_s` seconds after their end. `zone`: in which its month is a
     calendar month, one of `BILL_ZONES`.
+
+    An estimated line contains the usage of up to `estimated_lag_s` seconds before it was stated, and the amount of that may
+    still change by `estimated_percent`; None: it is no evidence. `states_all`: whatever ran has a line in a complete answer.
     """
 
     asked: str
     step_s: int
     settles_s: int
     zone: str = "UTC"
+    estimated_lag_s: int | None = None
+    estimated_percent: int = 0
+    states_all: bool = False
 
     def __post_init__(self) -> None:
         require_one_of(self.asked, BILL_OCCASIONS, "bill.asked")

@@ -15,7 +15,8 @@ A complete rule for a cloud that bills by the second and charges for the disk of
 price is a decimal string, or three of them: low, expected and high. `longest_boot_s`: how long after its creation a machine
 bills at the latest. `bill = { asked = "doubt", step_s = 3600, settles_s = 3600 }`: the bill is stated by the hour, each hour is
 final an hour later, and a watchdog asks for it when it could settle a doubt; "daily": every day; `zone`: the time zone of its
-months, UTC without it.
+months, UTC without it. `estimated_lag_s = 900, estimated_percent = 2`: a line that is not final contains all usage up to a
+quarter of an hour before it was stated, within 2 %. `states_all = true`: what has no line in a complete answer did not run.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from costguard.values.resource import ENDED, STATES
 REQUIRED = ("source", "observed_on", "lag_s", "restarts", "compute")
 RULE_KEYS = (*REQUIRED, "month", "storage", "address", "traffic", "not_counted", "bill", "longest_boot_s")
 BILL_KEYS = ("asked", "step_s", "settles_s")
-BILL_ZONE = "zone"
+BILL_OPTIONS = ("zone", "estimated_lag_s", "estimated_percent", "states_all")
 TIME_KEYS = ("bills", "free", "probably_free", "step_s", "minimum_s")
 PRICE_KEYS = ("usd_per_gb_month", "usd_per_gb_month_stopped", "region", "source")
 DISK_KEYS = (*TIME_KEYS, *PRICE_KEYS, "at_rest", "row", "type", "from_gb", "to_gb")
@@ -106,14 +107,19 @@ def _read_rule(provider: str, table: RuleTable, where: str, rows: StorageRateRow
 
 
 def _read_bill(table: RuleTable, where: str) -> BillTerms:
-    require_known_keys(table, (*BILL_KEYS, BILL_ZONE), where)
+    require_known_keys(table, (*BILL_KEYS, *BILL_OPTIONS), where)
     for key in BILL_KEYS:
         require(key in table, f"{where}.{key}", "is missing", f"it needs {', '.join(BILL_KEYS)}")
     return BillTerms(
         asked=require_one_of(table["asked"], BILL_OCCASIONS, f"{where}.asked"),
         step_s=_read_seconds(table["step_s"], f"{where}.step_s", least=1),
         settles_s=_read_seconds(table["settles_s"], f"{where}.settles_s", least=0),
-        zone=_read_text(table.get(BILL_ZONE, "UTC"), f"{where}.{BILL_ZONE}"),
+        zone=_read_text(table.get("zone", "UTC"), f"{where}.zone"),
+        estimated_lag_s=_read_seconds(table["estimated_lag_s"], f"{where}.estimated_lag_s", least=0)
+        if "estimated_lag_s" in table
+        else None,
+        estimated_percent=_read_seconds(table.get("estimated_percent", 0), f"{where}.estimated_percent", least=0),
+        states_all=_read_flag(table.get("states_all", False), f"{where}.states_all"),
     )
 
 
@@ -204,6 +210,11 @@ def _read_price(value: object, where: str) -> PriceRange:
 
 def _read_seconds(value: object, where: str, *, least: int) -> int:
     return require_whole_number(value, where, least=least, most=LONGEST_SECONDS)
+
+
+def _read_flag(value: object, where: str) -> bool:
+    require(isinstance(value, bool), where, "must be true or false", "write true or false, without quotes")
+    return bool(value)
 
 
 def _read_states(value: object, where: str) -> tuple[str, ...]:

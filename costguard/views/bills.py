@@ -156,9 +156,10 @@ def _format_import(one: BillImport) -> str:
 def _format_evidence(one: EvidenceSummary) -> str:
     sign, whose = get_currency_sign(one.currency), f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
     doubt, doubt_left = (f"{sign}{format_amount(_to_money(nano, one.currency))}" for nano in (one.doubt, one.left))
-    lines = "1 settled bill line limits" if one.lines == 1 else f"{one.lines} settled bill lines limit"
+    lines, limit = ("1 bill line", "limits") if one.lines == 1 else (f"{one.lines} bill lines", "limit")
     of = "one resource" if one.resources == 1 else f"{one.resources} resources"
-    return f"{whose}: {lines} the charges of {of}: the uncertainty decreases from {doubt} to {doubt_left}."
+    lines += f" ({one.estimated} estimated, with a tolerance of {one.percent} %)" if one.estimated else ""
+    return f"{whose}: {lines} {limit} the charges of {of}: the uncertainty decreases from {doubt} to {doubt_left}."
 
 
 def _format_repriced(one: EvidenceSummary) -> str:
@@ -184,6 +185,8 @@ def _build_evidence_data(one: EvidenceSummary) -> dict[str, object]:
         "account": one.account,
         "currency": one.currency,
         "lines": one.lines,
+        "estimated": one.estimated,
+        "tolerance_percent": one.percent if one.estimated else 0,
         "resources": one.resources,
         "doubt": format_exact(_to_money(one.doubt, one.currency)),
         "left": format_exact(_to_money(one.left, one.currency)),

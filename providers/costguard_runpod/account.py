@@ -214,7 +214,10 @@ class RunpodAccount:
         while start < period.end:
             end = min(start + CHUNK, period.end)
             window = {"startTime": _format_instant(start), "endTime": _format_instant(end), "bucketSize": "hour"}
-            window_lines, lost = billing.parse_bill_lines(api.fetch_bill(self.rest, path, window).records, about)
+            page = api.fetch_bill(self.rest, path, window)
+            window_lines, lost = billing.parse_bill_lines(page.records, about)
+            if page.metadata is None or page.metadata.record_count != len(page.records):
+                lost += 1
             lines += [line for line in window_lines if line.id not in line_ids]
             line_ids |= {line.id for line in window_lines}
             start, unread = end, unread + lost

@@ -237,10 +237,17 @@ class OldBillRecord(Answer, frozen=True):
     high_performance_storage_amount: Decimal | None = None
 
 
+class BillMetadata(Answer, frozen=True):
+    """What a window says of itself: how many records it has."""
+
+    record_count: int | None = None
+
+
 class BillPage(Answer, frozen=True):
     """The records of a window."""
 
     records: list[BillRecord]
+    metadata: BillMetadata | None = None
 
 
 class KeyOwner(Answer, frozen=True):

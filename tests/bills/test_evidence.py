@@ -8,7 +8,19 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costguard.bills.evidence import FINEST_STEP, UNWATCHED, EvidenceContext, EvidenceLine, EvidenceSpan, weigh_lines
+from costguard.bills.evidence import (
+    FINEST_STEP,
+    LATE,
+    NO_LINE,
+    UNWATCHED,
+    BillAnswerPeriod,
+    EvidenceContext,
+    EvidenceLine,
+    EvidenceSpan,
+    list_gaps,
+    weigh_lines,
+)
+from costguard.metering.billing import BillTerms
 from costguard.metering.meter import Meter, PriceRange
 from costguard.metering.span import EDGE, GAP, MAYBE, SEEN, Span, compute_amounts, count_expected_us, split_by_day
 from costguard.values.instant import from_micros
@@ -107,3 +119,85 @@ def test_a_line_of_a_time_before_the_resource_was_first_seen_narrows_nothing() -
     found = weigh_lines([said], spans, seen_since_noon)
     assert (found.parts, [one.reason for one in found.unused]) == ([], [UNWATCHED])
     assert weigh_lines([said], spans, KNOWN).parts, "a control: of a resource whose creation is stated it narrows"
+
+
+LAG_MINUTES, PERCENT = 15, 2
+ESTIMATES = replace(KNOWN, estimated_lag_us=LAG_MINUTES * MINUTE, estimated_percent=PERCENT)
+
+
+@MANY
+@given(
+    ran=minutes,
+    stated=st.integers(2, 60),
+    unseen=st.integers(0, LAG_MINUTES),
+    late=st.integers(0, LAG_MINUTES),
+    off=st.integers(-19, 19),
+    found=st.integers(0, 59),
+)
+def test_an_estimated_line_bounds_what_it_may_become(  # noqa: PLR0917 - what is drawn
+    ran: set[int], stated: int, unseen: int, late: int, off: int, found: int
+) -> None:
+    """A line of an hour that runs, which lacks up to 15 minutes and is off by 1.9 % at most.
+
+    The machine was listed up to 15 minutes before it, running since `found`. Then it may have stopped, or started again.
+    """
+    watched = max(stated - unseen, 1)
+    found = min(found, watched)
+    ran = {minute for minute in ran if minute < stated} | set(range(found, watched))
+    so_far = cost(ran, 0, (stated - late) * MINUTE)
+    one = line(so_far * (1000 + off) // 1000)._replace(estimated=True, stated_us=stated * MINUTE)
+    certain = replace(span(found * MINUTE, HOUR, SEEN), end=None)
+    spans = [EvidenceSpan(1, certain), *([EvidenceSpan(2, span(0, found * MINUTE))] if found else [])]
+    for part in weigh_lines([one], spans, replace(ESTIMATES, watched_until_us=watched * MINUTE)).parts:
+        low, expected, high = part.amounts
+        assert low <= expected <= high
+        assert low - 4 <= cost(ran, 0, found * MINUTE) <= high + 4
+
+
+def test_an_estimated_line_narrows_by_its_tolerance_and_one_that_does_not_fit_is_only_late() -> None:
+    spans = [EvidenceSpan(1, span(0, HOUR))]
+    half = line(10**9)._replace(estimated=True)
+    (part,) = weigh_lines([half], spans, ESTIMATES).parts
+    assert part.amounts == (980_000_000 - FINEST_STEP, 10**9, 1_020_000_000 + FINEST_STEP)
+    assert [one.reason for one in weigh_lines([half], spans, KNOWN).unused] == [LATE], "nobody says how far it may be off"
+    for wrong in (half._replace(nano=3 * 10**9), half._replace(nano=10**8)):
+        certain = [EvidenceSpan(1, span(0, HOUR // 2, SEEN)), EvidenceSpan(2, span(HOUR // 2, HOUR))]
+        weighed = weigh_lines([wrong], certain, ESTIMATES)
+        assert (weighed.parts, [one.reason for one in weighed.unused]) == ([], [LATE])
+
+
+HOURLY = BillTerms(asked="doubt", step_s=3600, settles_s=3600, states_all=True)
+ANSWER = BillAnswerPeriod(0, 4 * HOUR, 4 * HOUR)
+
+
+def test_an_hour_without_a_line_is_a_gap_where_a_settled_answer_has_the_resource() -> None:
+    doubt, own_line = [span(0, 2 * HOUR)], line(10**9, HOUR, 2 * HOUR)
+    (gap,) = list_gaps([own_line], doubt, [ANSWER], HOURLY, KNOWN)
+    assert (gap.start_us, gap.end_us, gap.nano, gap.id, gap.description) == (0, HOUR, 0, own_line.id, NO_LINE)
+    (part,) = weigh_lines([gap], [EvidenceSpan(1, doubt[0])], KNOWN).parts
+    assert part.amounts == (0, 0, FINEST_STEP)
+
+
+def test_no_hour_is_a_gap_that_could_still_get_a_line_or_is_sure_to_have_one() -> None:
+    own_line, doubt = line(10**9, HOUR, 2 * HOUR), [span(0, 4 * HOUR)]
+    starts = {
+        name: [gap.start_us // HOUR for gap in list_gaps(lines, spans, answers, HOURLY, context)]
+        for name, lines, spans, answers, context in (
+            ("a control", [own_line], doubt, [ANSWER], KNOWN),
+            ("nothing is stated of the resource", [], doubt, [ANSWER], KNOWN),
+            ("no complete answer", [own_line], doubt, [], KNOWN),
+            ("not settled", [own_line], doubt, [ANSWER._replace(stated_us=2 * HOUR)], KNOWN),
+            ("not listed since", [own_line], doubt, [ANSWER], replace(KNOWN, watched_until_us=HOUR - 1)),
+            ("a disk is sure to bill", [own_line], [*doubt, span(0, HOUR // 2, SEEN, part="disk")], [ANSWER], KNOWN),
+            ("a part of an hour", [own_line], doubt, [ANSWER._replace(start_us=1)], KNOWN),
+        )
+    }
+    assert starts == {
+        "a control": [0, 2],
+        "nothing is stated of the resource": [],
+        "no complete answer": [],
+        "not settled": [0],
+        "not listed since": [],
+        "a disk is sure to bill": [2],
+        "a part of an hour": [2],
+    }

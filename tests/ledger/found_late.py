@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from costguard_sim.bill import charge_resource
-from costguard_sim.world import Resource, to_us
+from costguard_sim.world import SECOND_US, Disk, Rate, Resource, Run, to_us
 
 from costguard.data import ShippedFacts
 from costguard.ledger.bills.staging import StagedStatement
@@ -21,9 +22,16 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import TokenBucket
 from costguard.services.poll.poll import poll_sources
+from costguard.services.report.bill_duty import BillDuty
 from costguard.services.report.reconcile import ask_for_bills
 from costguard.values.calendar import Period
 from tests.contract.rig import Rig
+from tests.fakes.server import START
+from tests.fakes.vast import machine as vast_machine
+from tests.providers.lambda_.rig import LambdaRig
+from tests.providers.lambda_.rig import machine as lambda_machine
+from tests.providers.runpod.rig import RunpodRig, plain
+from tests.providers.vast.rig import VastRig
 
 RULES = ShippedFacts().get_billing_rules()
 YEAR = Period(start=datetime.fromisoformat("2026-01-01T00:00:00Z"), end=datetime.fromisoformat("2027-01-01T00:00:00Z"))
@@ -85,3 +93,67 @@ def playing(rig: Rig, folder: Path, url: str) -> Iterator[PlayedAccount]:
     """`rig` served on loopback, with a ledger at `url`. Requests are not paced: the clock of the paces is the real one."""
     with patch.object(TokenBucket, "acquire", return_value=True), rig.opened(folder) as source:
         yield PlayedAccount(rig, url, source)
+
+
+HOUR_US = 3600 * SECOND_US
+NOW_US, BORN_US = to_us(START), to_us(START) - 30 * HOUR_US
+NO_VOLUME = (Disk(gb=50, type="container"),)
+
+
+def make_vast() -> Resource:
+    """A contract that has run since it was made, 30 hours ago, at $20 an hour."""
+    rates = (Rate(at_us=BORN_US, nano=20 * 10**9),)
+    return vast_machine(24815377, created_us=BORN_US, runs=(Run(start_us=BORN_US),), rates=rates)
+
+
+def make_runpod(*runs: Run, disks: tuple[Disk, ...] = NO_VOLUME) -> Resource:
+    """A pod that was made 30 hours ago. Without `runs`, it was started an hour ago, and never before."""
+    pod = plain("k3v9x2m0000000", NOW_US, runs=runs or (Run(start_us=NOW_US - HOUR_US),), disks=disks)
+    return replace(pod, created_us=BORN_US)
+
+
+def make_lambda() -> Resource:
+    """A machine that has been at work for 30 hours, after nine minutes of booting."""
+    return lambda_machine("i-00000", start_us=BORN_US, boot_us=9 * 60 * 10**6)
+
+
+FOUND_LATE: dict[str, tuple[Callable[[], Rig], Callable[[], Resource]]] = {
+    "vast": (VastRig, make_vast),
+    "runpod": (RunpodRig, make_runpod),
+    "lambda": (LambdaRig, make_lambda),
+}
+"""Provider -> its fake, and a machine that is 30 hours old when it is seen for the first time."""
+
+
+class Silent:
+    """A log that nobody reads."""
+
+    def info(self, event: str, /, **facts: object) -> None:
+        """Drop what is said."""
+
+    warning = error = info
+
+
+class FoundLate(NamedTuple):
+    """What costguard says that a machine cost before and after a watchdog read its bill. `truth`: by the fake's own bill."""
+
+    before: Amounts
+    after: Amounts
+    truth: int
+
+    def compute_width(self, amounts: Amounts) -> float:
+        """Return how wide an interval is, as a share of the truth."""
+        return amounts.width / self.truth
+
+
+def measure_found_late(rig: Rig, resource: Resource, folder: Path, url: str) -> FoundLate:
+    """See a machine for the first time, let the watchdog's duty read the bill at once, and return what is known."""
+    rig.fake.resources.append(resource)  # type: ignore[attr-defined]  # each fake has its own kind of them
+    with playing(rig, folder, url) as played:
+        scopes = dict.fromkeys(played.source.list_scopes(), played.source)
+        duty = BillDuty(url, rules=RULES, sources=lambda: scopes, leads=lambda: True, clock=rig.clock, log=Silent())
+        played.poll()
+        played.poll(minutes=1)
+        before = played.compute_spent()
+        duty.run()
+        return FoundLate(before, played.compute_spent(), played.compute_truth(resource))

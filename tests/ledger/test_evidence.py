@@ -15,7 +15,7 @@ from costguard_sim.world import Rate, Run, to_us
 from costguard.bills import evidence as weighing
 from costguard.bills.bill_line import BillLine
 from costguard.budgets.agreement import Agreement, apply_agreements
-from costguard.ledger.bills import evidence, store
+from costguard.ledger.bills import evidence, facts, store
 from costguard.ledger.bills.evidence import EvidenceResult
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
@@ -161,9 +161,9 @@ def test_lines_of_an_unfinished_import_narrow_nothing_and_count_when_it_ends(
     """A bill in two transactions: between them, another process weighs the bills, and spends as before."""
     take_in(found, line(0, "24"))
     before, seen, pause = spent(found), list[Amounts](), ShortTransactions.pause
-    load, loads, writing = evidence.load_bill_facts, list[bool](), list[bool]()
+    load, loads, writing = facts.load_bill_facts, list[bool](), list[bool]()
 
-    def watch(ask: Query, *rest: Any) -> evidence.BillFacts:  # noqa: ANN401 - what it is given
+    def watch(ask: Query, *rest: Any) -> facts.BillFacts:  # noqa: ANN401 - what it is given
         loads.append(bool(writing))
         return load(ask, *rest)
 

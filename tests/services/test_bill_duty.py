@@ -17,7 +17,7 @@ from costguard_sim.world import Run, to_us
 from sqlmodel import select
 
 from costguard.bills.bill_line import BillLine, BillLines
-from costguard.bills.bill_schedule import STRETCH_MAX, DoubtfulCharge, choose_daily_question, choose_question
+from costguard.bills.bill_schedule import STRETCH_MAX, DoubtfulCharge, Occasion, choose_daily_question, choose_question
 from costguard.ledger.bills.reader import STATED
 from costguard.ledger.bills.staging import BATCH_LINES
 from costguard.ledger.bills.store import BillStore
@@ -70,7 +70,7 @@ def test_a_bill_is_asked_for_at_once_and_again_when_its_last_line_is_final() -> 
     ask = partial(choose_question, [SINCE_NOON], HOURLY)
     first = ask(now=NOON + 381 * MINUTE, asked_at=None)
     assert first is not None
-    assert (first.period.start, first.occasions) == (NOON, frozenset({(7, to_us(NOON + HOUR))}))
+    assert (first.period.start, first.occasions) == (NOON, frozenset({Occasion(7, to_us(NOON + HOUR))}))
     later = partial(ask, asked_at=NOON + 381 * MINUTE, settled=first.occasions)
     assert later(now=NOON + 7 * HOUR + 59 * MINUTE) is None
     last = later(now=NOON + 8 * HOUR)
@@ -92,7 +92,7 @@ def test_a_long_doubt_is_asked_about_in_stretches_until_all_of_it_is(days: float
         DoubtfulCharge(1, to_us(now - length), to_us(now - HOUR)),
         DoubtfulCharge(2, to_us(now - 5 * HOUR), to_us(now - HOUR)),
     ]
-    periods, settled, more, later = list[Period](), set[tuple[int, int]](), True, now + timedelta(days=2)
+    periods, settled, more, later = list[Period](), set[Occasion](), True, now + timedelta(days=2)
     while more:
         question = choose_question(doubts, DAILY, now=later, asked_at=None, settled=settled)
         assert question is not None

@@ -31,7 +31,8 @@ from costguard.bills.bill_line import INVOICED, OF_USAGE, BillImport
 from costguard.bills.drift import DriftPart, DriftResult
 from costguard.errors import CostguardError, shorten
 from costguard.guard.alerts.alert import Notification
-from costguard.ledger.bills.evidence import BillFacts, EvidenceResult, apply_evidence, load_bill_facts
+from costguard.ledger.bills.evidence import EvidenceResult, apply_evidence
+from costguard.ledger.bills.facts import BillFacts, load_bill_facts
 from costguard.ledger.bills.reader import RESULT_COLUMNS, count_own_import
 from costguard.ledger.bills.staging import BATCH_LINES, LINE_FACTS, BilledRow, StagedStatement, hash_line_key
 from costguard.ledger.bills.unfinished import (
@@ -55,7 +56,7 @@ from costguard.ledger.tables.bills import (
     BillLineRow,
     ReconciliationRow,
 )
-from costguard.metering.billing import BillingRule
+from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
@@ -143,7 +144,7 @@ class BillStore(LedgerStore):
         if self._rules is None:
             return EvidenceResult()
         with self._begin_read() as ask:
-            facts = load_bill_facts(ask, provider, period, now)
+            facts = load_bill_facts(ask, provider, period, now, get_billing_rule(self._rules, provider).bill)
         with self._begin_write() as (ask, tell):
             return apply_evidence(
                 ask, tell, provider, period, rules=self._rules, now=now, on_server=self._on_server, facts=facts
@@ -153,9 +154,10 @@ class BillStore(LedgerStore):
         """Make imports count, with what they say of doubtful charges, when the present transaction of `writes` commits."""
         rules, numbers, facts = self._rules, [taking.number for taking, _ in imports], dict[str, BillFacts]()
         changed = {} if rules is None else _find_changed_periods(imports)
-        if writes.commits:  # what takes long of a large bill is read before the last transaction
+        if writes.commits and rules is not None:  # what takes long of a large bill is read before the last transaction
             ask = count_own_import(writes.read)
-            facts = {provider: load_bill_facts(ask, provider, period, now) for provider, period in changed.items()}
+            for provider, period in changed.items():
+                facts[provider] = load_bill_facts(ask, provider, period, now, get_billing_rule(rules, provider).bill)
         delete_rows(writes.tell, BillImportUnfinishedRow, [(number,) for number in numbers])
         context: dict[str, Any] = {"rules": rules or {}, "now": now, "on_server": self._on_server}
         for provider, period in changed.items():

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from costguard.bills.bill_schedule import BillQuestion, choose_daily_question, choose_question
+from costguard.bills.bill_schedule import BillQuestion, Occasion, choose_daily_question, choose_question
 from costguard.bills.evidence import REASON_SENTENCES, EvidenceFinding
 from costguard.ledger.bills.evidence import RESOURCES_NAMED_MAX
 from costguard.ledger.bills.reader import BillLedgerReader
@@ -52,7 +52,7 @@ class _AskedSource:
     places: set[tuple[str, str]] = field(default_factory=set)
     asked_at: datetime | None = None
     goes_on: bool = False
-    settled: set[tuple[int, int]] = field(default_factory=set)
+    settled: set[Occasion] = field(default_factory=set)
     failures: int = 0
     not_before: datetime | None = None
     told: str = ""

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
-from costguard.bills.bill_line import BillImport, BillLines
+from costguard.bills.bill_line import ASKED, BillImport, BillLines
 from costguard.bills.drift import (
     AFTER,
     BEFORE,
@@ -123,7 +123,7 @@ def import_answers(bills: BillStore, answers: Sequence[BillAnswer], *, who: str,
             place = (one.providers, one.period)
             stated_at = one.billed.made_at or now
             statements.append(
-                GatheredStatement(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
+                GatheredStatement(staged=staged, source=f"{one.name}{ASKED}", stated_at=stated_at, asked=place, why=one.why)
             )
         return bills.import_statements(statements, who=who, now=now) if statements else []
 
