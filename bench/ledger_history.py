@@ -64,8 +64,9 @@ class History:
         return f"sqlite:///{self.path}"
 
 
-def written(path: Path, *, instances: int) -> History:
+def written(path: Path, *, instances: int, begun: datetime = fleet.START) -> History:
     """A year of `instances` machines, RUNS or so spans each: runs of up to a day, one after the other; the last may go on."""
+    until = begun + timedelta(days=DAYS)
     open_engine(f"sqlite:///{path}").dispose()
     chance = random.Random(7)
     named = fleet.scopes(10)
@@ -74,7 +75,7 @@ def written(path: Path, *, instances: int) -> History:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
         _insert(connection, "scope", [(n, *scope) for n, scope in enumerate(named, 1)])
-        covered = (to_micros(fleet.START), to_micros(UNTIL))
+        covered = (to_micros(begun), to_micros(until))
         _insert(connection, "coverage", [(n, n, "complete", "", *covered, DAYS * 1440) for n in range(1, len(named) + 1)])
         for first in range(0, instances, _LOT):
             resources: list[Row] = []
@@ -83,7 +84,7 @@ def written(path: Path, *, instances: int) -> History:
             for number in range(first, min(first + _LOT, instances)):
                 scope = number % len(named)
                 one = fleet.Machine(named[scope].provider, number)
-                lived = list(_life(chance, one))
+                lived = list(_life(chance, one, begun))
                 owner = attributions.setdefault(lived[0].attribution, len(attributions) + 1)
                 last = lived[-1]
                 seen = one.seen(disk=False, state="stopped" if last.end else "running")
@@ -111,12 +112,12 @@ def written(path: Path, *, instances: int) -> History:
     return History(path, spans, still_open)
 
 
-def _life(chance: random.Random, one: fleet.Machine) -> Iterator[Span]:
+def _life(chance: random.Random, one: fleet.Machine, begun: datetime) -> Iterator[Span]:
     """Runs of up to a day with hours or days between them, from a random day of the year on; most machines end in weeks."""
     seen = one.seen(disk=False)
     meter = list_meters(seen, fleet.rules()[one.provider], fleet.CEILINGS)[COMPUTE, ""]
-    at_us = to_micros(fleet.START) + chance.randrange(DAYS * DAY_US)
-    end_us = to_micros(UNTIL)
+    at_us = to_micros(begun) + chance.randrange(DAYS * DAY_US)
+    end_us = to_micros(begun) + DAYS * DAY_US
     attribution = seen.attribution
     for _ in range(RUNS + chance.randrange(3)):
         start = from_micros(at_us)

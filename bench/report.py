@@ -6,6 +6,10 @@ One machine in ten has an hour's row of samples for each hour that it ran in Jul
 bare program: Python, `sqlite3`, two GROUP BYs over the spans that ended in the period (by provider, owner and GPU; by
 resource), and JSON. It cuts nothing at the edges, knows no doubt, no samples and no open spans. Both run in turn, each as a
 process of its own; CPU is user and system, memory the most that a process held. Nothing asserts a time.
+
+Two more ratios. July's table, beyond a report on an empty ledger, over the same question to DuckDB on the FOCUS Parquet that
+costguard wrote of that month, beyond the start of Python and DuckDB. And the default `report` of 18,000 machines that nobody
+polled for 17 hours, over the same ledger polled just now.
 """
 
 from __future__ import annotations
@@ -19,12 +23,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.interleaved import compiled, costguard
-from bench.ledger_history import written
+from bench.ledger_history import DAYS, written
 from bench.measured import Measured, median, table
+from costguard.ledger.db.connection import open_engine
 from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK
 
@@ -42,6 +47,21 @@ ASKED: tuple[tuple[str, tuple[str, ...], tuple[str, str]], ...] = (
     ("all of the year, JSON", (*YEAR, "--json"), ("2026-01-01", "2027-01-01")),
     ("all of the year, HTML", (*YEAR, "--format", "html"), ("2026-01-01", "2027-01-01")),
 )  # fmt: skip
+
+OF_DUCKDB, OF_FRESH, STOPPED, SILENT_H = 3.0, 1.3, 18_000, 17
+
+DUCKDB = """
+import duckdb, json, sys
+rows = duckdb.connect().execute
+if len(sys.argv) > 1:
+    of = f"FROM read_parquet('{sys.argv[1]}')"
+    groups = rows(f'''SELECT ServiceProviderName, SubAccountId, ChargeCategory, SkuId, SUM(EffectiveCost), SUM(ListCost),
+SUM(ConsumedQuantity) {of} GROUP BY ALL ORDER BY 5 DESC''').fetchall()
+    top = rows(f"SELECT ResourceId, SUM(EffectiveCost) {of} GROUP BY 1 ORDER BY 2 DESC LIMIT 10").fetchall()
+    print(json.dumps({"groups": groups, "top": top}, default=str))
+else:
+    print(json.dumps(rows("SELECT 1").fetchall()))
+"""
 
 FLOOR = """
 import json, sqlite3, sys
@@ -91,8 +111,7 @@ def measured(path: Path) -> int:
 
 def reports(path: Path, folder: Path, *, rounds: int = ROUNDS) -> Iterator[Measured]:
     """Each report of ASKED beside the floor of its period."""
-    environment = {**os.environ, "COSTGUARD_LEDGER__URL": f"sqlite:///{path}", "HOME": str(folder)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = _environment(path, folder)
     for name, flags, (start, end) in ASKED:
         bounds = [str(to_micros(datetime.fromisoformat(day).replace(tzinfo=UTC))) for day in (start, end)]
         ours, floor = list[Ran](), list[Ran]()
@@ -117,6 +136,60 @@ def reports(path: Path, folder: Path, *, rounds: int = ROUNDS) -> Iterator[Measu
             yield Measured(
                 what="    its page, MB", target=f"< {MOST_HTML_MB:g}", reached=f"{size:.3f}", met=size < MOST_HTML_MB
             )
+
+
+def against_duckdb(path: Path, folder: Path, *, rounds: int = ROUNDS) -> Iterator[Measured]:
+    """July as a table, over DuckDB on its FOCUS export; each beyond what it costs with nothing to read."""
+    exported, empty = folder / "july.parquet", folder / "empty.db"
+    open_engine(f"sqlite:///{empty}").dispose()
+    env = {name: _environment(ledger, folder) for name, ledger in (("full", path), ("empty", empty))}
+    report = [*costguard(), "--offline", "report", *JULY]
+    _run([*report, "--format", "focus", "--output", str(exported), "--force"], env["full"], folder)
+    duckdb = [sys.executable, "-c", DUCKDB]
+    found = [
+        (
+            _run(report, env["full"], folder).seconds - _run(report, env["empty"], folder).seconds,
+            _run([*duckdb, str(exported)], env["full"], folder).seconds - _run(duckdb, env["full"], folder).seconds,
+        )
+        for _ in range(rounds + 1)
+    ][1:]
+    ratio = median(ours / floor for ours, floor in found)
+    yield Measured(
+        what="report of July beyond an empty ledger's, of DuckDB on its FOCUS Parquet",
+        target=f"<= {OF_DUCKDB:g}",
+        reached=f"{ratio:.1f} ({median(a for a, _ in found):.2f} s against {median(b for _, b in found):.2f})",
+        met=ratio <= OF_DUCKDB,
+    )
+
+
+def unpolled(folder: Path, *, instances: int = STOPPED, rounds: int = ROUNDS) -> Iterator[Measured]:
+    """The default report of machines that nobody looked at for SILENT_H hours, over the same polled just now."""
+    path, now = folder / "unpolled.db", datetime.now(UTC)
+    last = now - timedelta(hours=SILENT_H)
+    written(path, instances=instances, begun=last - timedelta(days=DAYS))
+    command, environment = [*costguard(), "--offline", "report"], _environment(path, folder)
+    found = list[tuple[float, float]]()
+    for _ in range(rounds + 1):
+        pair = list[float]()
+        for seen_at in (last, datetime.now(UTC)):
+            with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                connection.execute("UPDATE coverage SET end_us = ?", (to_micros(seen_at),))
+            pair.append(_run(command, environment, folder).seconds)
+        found.append((pair[0], pair[1]))
+    found = found[1:]
+    ratio = median(stale / fresh for stale, fresh in found)
+    yield Measured(
+        what=f"report of {instances:,} machines last polled {SILENT_H} h ago, of the same polled just now",
+        target=f"<= {OF_FRESH}",
+        reached=f"{ratio:.2f} ({median(a for a, _ in found):.2f} s against {median(b for _, b in found):.2f})",
+        met=ratio <= OF_FRESH,
+    )
+
+
+def _environment(path: Path, folder: Path) -> dict[str, str]:
+    environment = {**os.environ, "COSTGUARD_LEDGER__URL": f"sqlite:///{path}", "HOME": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
 
 
 def _run(command: Sequence[str], environment: dict[str, str], folder: Path) -> Ran:
@@ -151,8 +224,10 @@ def main() -> int:
                 reached=f"{size:.0f} MB",
             )
         ]
-        missed = table(lines)
-        return int(missed + table(reports(path, folder, rounds=1 if quick else ROUNDS)) > 0)
+        missed, rounds = table(lines), 1 if quick else ROUNDS
+        missed += table(unpolled(folder, instances=QUICK if quick else STOPPED, rounds=rounds))
+        missed += table(against_duckdb(path, folder, rounds=rounds))
+        return int(missed + table(reports(path, folder, rounds=rounds)) > 0)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ COMMAND_GROUPS = {
         "size": "Compute the GPU memory that a job needs, and list the GPUs it fits on.",
         "review": "Quote the changed job files before and after a change; comment in CI.",
         "models": "List the built-in models, with their sizes.",
+        "gpus": "List the known GPUs: memory, bandwidth, TFLOPS, power, price.",
         "offers": "List rental offers and the age of each price.",
         "prices": "Show the prices that quotes use and their age, or fetch current ones.",
         "breakeven": "Compute when buying a GPU becomes cheaper than renting it.",

@@ -129,10 +129,10 @@ def _list_coarser_changes(job: Job) -> Iterator[JobChange]:
         yield _change_recipe(job, "precision", SMALLER_PRECISION[r.precision], "no fp32 copy of the weights")
     if not r.trains and r.precision in SERVED_IN_FP8 and r.quant == "none":
         yield _change_recipe(job, "precision", "fp8", "coarser weights")
+    if job.architecture.walk is not None:  # quantised weights and adapters are counted for linear layers in Blocks only
+        return
     if not r.trains and r.quant in SMALLER_QUANT:
         yield _change_recipe(job, "quant", SMALLER_QUANT[r.quant], "coarser weights")
-    if job.architecture.walk is not None:  # adapters are counted for linear layers in Blocks only
-        return
     if r.method == "full":
         yield _change_recipe(job, "method", "lora", "trains adapters instead of all weights")
     if r.method in ("full", "lora"):

@@ -91,6 +91,20 @@ class Gpu:
         fast = (self.interconnect_gb_s or 0) >= FAST_FABRIC_GB_S
         return fast and not any(word in self.interconnect for word in PAIRWISE_LINKS)
 
+    def get_sparse_rate(self, field: str) -> float | None:
+        """Return the rate `field` with 2:4 sparsity: twice the dense one; None where the GPU has none, or it is not known.
+
+        Tensor cores from Ampere and matrix cores from CDNA3 on have it, for each type but fp32. Of fp4 on Blackwell Ultra and
+        CDNA4 no ratio is known here, and it is not two (decision 0145).
+        """
+        dense: float | None = getattr(self, field)
+        has_it = field != "fp32_tflops" and self.arch.startswith(SPARSE_ARCHITECTURES)
+        if dense is None or not has_it or (field == "fp4_tflops" and self.arch in {"Blackwell Ultra", "CDNA4"}):
+            return None
+        return 2 * dense
+
+
+SPARSE_ARCHITECTURES = ("Ampere", "Ada", "Hopper", "Blackwell", "CDNA3", "CDNA4")
 
 USABLE_SHARE = 0.97
 """Share of the stated size the driver offers where no figure for the model is known: "8 GB" is 7.75 GiB on an RTX 4060

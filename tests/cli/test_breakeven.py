@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date
+from pathlib import Path
+
 import pytest
 
 from tests import shop
@@ -54,3 +57,13 @@ def test_power_dearer_than_the_rent_never_pays_back_and_says_why(costguard: Comm
 
 def test_a_gpu_nobody_rents_asks_for_a_rate(costguard: Command, market: str) -> None:
     costguard("breakeven", "--gpu", "B300", "--price", "50000", "--market", market).says("--rate", "no offer in the market")
+
+
+def test_an_old_price_is_a_rent_where_no_younger_one_is_known(costguard: Command, tmp_path: Path) -> None:
+    ask = shop.offer("vast", "RTX-3090", "0.16", seen=date(2026, 9, 1))
+    path = shop.market(tmp_path, [ask])
+    data = costguard("breakeven", "--gpu", "RTX-3090", "--market", path, "--json").data
+    assert data["rented_from"] == "vast"
+    assert any("it was seen 81 d ago: today $" in warning for warning in data["warnings"])
+    younger = shop.market(tmp_path, [ask, shop.offer("runpod", "RTX-3090", "0.46")])
+    assert costguard("breakeven", "--gpu", "RTX-3090", "--market", younger, "--json").data["rented_from"] == "runpod"

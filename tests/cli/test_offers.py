@@ -37,3 +37,11 @@ def test_an_unknown_price_is_shown_as_unknown_and_comes_last(costguard: Command,
 )  # fmt: skip
 def test_a_filter_leaves_what_it_names(costguard: Command, market: str, flags: tuple[str, ...], count: int) -> None:
     assert len(costguard("offers", "--market", market, "--json", *flags).data["offers"]) == count
+
+
+@pytest.mark.parametrize("command", [("offers",), ("quote", "--hours", "10")])
+def test_a_gpu_that_is_sold_in_other_numbers_says_in_which(costguard: Command, market: str, command: tuple[str, ...]) -> None:
+    ran = costguard(*command, "--gpu", "H100", "--count", "2", "--provider", "aws", "--market", market)
+    assert ran.code == 3
+    assert "no offer of H100-SXM x2: sold here in machines of 8" in ran.err
+    assert "--count 8" in ran.err

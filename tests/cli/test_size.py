@@ -67,3 +67,9 @@ def test_weights_without_room_for_a_sequence_beside_them_are_not_said_to_fit(cos
     assert "tokens that fit at 90% of memory: 0 at once, 0 sequences of 2,048" in cramped.out
     roomy = costguard("size", *model, "--on", "RTX-4090")
     assert "fits on RTX-4090 x1" in roomy.out
+
+
+def test_a_convnet_is_served_without_advice_that_cannot_be_counted(costguard: Command) -> None:
+    data = costguard("size", "--model", "resnet-50", "--method", "inference", "--json").data
+    assert data["peak_gib"]["expected"] > 0
+    assert all(lever["field"] not in {"quant", "method"} for lever in data["levers"])

@@ -32,7 +32,8 @@ Compare = Callable[[str, Iterator[str]], None]
 
 OTHER_ANSWERS = {
     "plan": ("plan",), "policy_lint": ("policy", "lint"), "db_check": ("db", "check"), "explain": ("explain", "rate"),
-    "models": ("models", "gpt2"), "protect": ("protect", "i-0a1b", "--why", "ours"),
+    "models": ("models", "gpt2"), "gpus": ("gpus", "T4"),
+    "protect": ("protect", "i-0a1b", "--why", "ours"),
     "keep": ("keep", "i-0a1b", "--for", "2h", "--why", "ours"), "breaker": ("breaker", "show"),
     "until": ("until", "show"),
     "size_refused": ("size", "--model", "llama-3.1-405b", "--method", "full", "--on", "T4:1"),

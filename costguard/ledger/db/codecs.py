@@ -215,6 +215,7 @@ def _encode_price(price: Price) -> SqlRow:
     return (*row, int(price.prepaid), low, high, step, on.isoformat() if on else None)
 
 
+@lru_cache(maxsize=1024)  # a fleet of 10,000 has a handful of prices
 def _decode_price(  # noqa: PLR0917 - the fields of a row, in their order
     nano: int | None,
     currency: str,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import TracebackType
 from typing import Any, Self
 
@@ -69,6 +69,7 @@ from costguard.metering.observation import Observation
 from costguard.metering.scope_state import KnownResource
 from costguard.metering.span import KnownUntil, Span, compute_amounts, compute_known_until
 from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch, ScopeCoverage, Spending
+from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import Money
@@ -80,7 +81,6 @@ PriceCeilings = Callable[[], Mapping[str, int]]
 
 DEFAULT_CURRENCY = "USD"
 """The currency of what a resource spent that never billed anything."""
-
 
 RISE_DOUBTED = 3
 """A price that rises by more than this factor in one listing is doubted until the next one: an assumption, 2026-11."""
@@ -312,17 +312,20 @@ class SpendingReader:
     def _find_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> dict[int, tuple[Span, ...]]:
         silent = [number for number, book in books.items() if self._is_uncertain(book, as_of)]
         spans_by_id, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
-        meters_by_shape = dict[Observation, dict[Line, Meter]]()
-        for one in load_living_of(ask, silent) if silent else ():
+        meters_by_shape = dict[tuple[object, ...], dict[Line, Meter]]()
+        with pause_gc():  # 18,000 observations without cycles
+            living = load_living_of(ask, silent) if silent else []
+        for one in living:
             book = books[one.scope_id]
             seen_at = find_last_seen(one.known, book.state)
             if not self._is_stale(book, seen_at, as_of):
                 continue
-            rule, shape = self._find_rule(book), _drop_identity(one.known.observation)
+            rule, observation = self._find_rule(book), one.known.observation
+            shape = (*observation.key[:3], *_get_shape(observation))
             if shape not in meters_by_shape:
-                if not ceilings and needs_price_ceilings(shape, rule):
+                if not ceilings and needs_price_ceilings(observation, rule):
                     ceilings.update(self._ceilings())
-                meters_by_shape[shape] = find_dearest_meters(shape, rule, ceilings)
+                meters_by_shape[shape] = find_dearest_meters(observation, rule, ceilings)
             dearest = meters_by_shape[shape]
             if spans := find_unobserved_usage(one.known, seen_at, as_of, rule=rule, dearest=dearest, gap=self._gap):
                 spans_by_id[one.id] = spans
@@ -370,10 +373,9 @@ class SpendingReader:
         )
 
 
-def _drop_identity(observation: Observation) -> Observation:
-    """Return what the prices of `observation` depend on: many machines of a fleet share it."""
-    key = observation.key._replace(id="any")
-    return replace(observation, key=key, name="", labels=(), owner="", created_at=None, started_at=None, stopped_at=None)
+_IDENTITY = ("key", "name", "labels", "owner", "created_at", "started_at", "stopped_at")
+_get_shape = attrgetter(*(field.name for field in fields(Observation) if field.name not in _IDENTITY))
+"""Return what the prices of an observation depend on beside its region: many machines of a fleet share it."""
 
 
 def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:

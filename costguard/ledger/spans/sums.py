@@ -129,6 +129,8 @@ class PeriodSums:
         """Add the possible cost in `period` of `spans` of `resource`, which are not in the ledger."""
         start, end = to_micros(period.start), to_micros(period.end)
         for span in spans:
+            if span.start >= period.end:  # of the month before: nearly always
+                continue
             number = self._numbers.setdefault(span.attribution, -1 - len(self._numbers))  # what never billed has no row
             self._attributions.setdefault(number, span.attribution)
             self._add_span(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))

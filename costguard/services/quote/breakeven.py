@@ -8,15 +8,13 @@ from functools import partial
 
 from costguard.errors import InputError
 from costguard.quoting.breakeven import USD_PER_KWH, PurchaseAnswer, compute_break_even
+from costguard.quoting.gpu_prices import BY_THE_HOUR_EXCLUDES
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, judge_vintage
 from costguard.services.poll.ports import OfferSource
 from costguard.values.checks import require
 from costguard.values.gpu import Gpu
 from costguard.values.money import Money, Rate
-
-EXCLUDED_TIERS = ("spot", "reserved")
-"""Tiers that are not what an hour costs somebody who rents by the hour: one may be taken away, one is paid for a year."""
 
 
 def compute_purchase(
@@ -94,8 +92,8 @@ def _find_cheapest_offer(
     if gpu is None:
         raise InputError("the rental is not specified", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
     judge = partial(judge_vintage, drift=drift, today=today)
-    offers = [o for o in market.find_best(gpu.name, count, OfferSelection(), judge) if o.tier not in EXCLUDED_TIERS]
-    priced = [(offer, price) for offer in offers if (price := age_price(offer, drift, today)) and not price.unranked]
+    offers = [o for o in market.find_best(gpu.name, count, OfferSelection(), judge) if o.tier not in BY_THE_HOUR_EXCLUDES]
+    priced = [(offer, price) for offer in offers if (price := age_price(offer, drift, today))]
     if not priced:
         raise InputError(f"no offer in the market for {gpu.name} x{count}", field="--rate", hint="write --rate 4")
-    return min(priced, key=lambda pair: pair[1].expected.nano_per_hour)
+    return min(priced, key=lambda pair: (bool(pair[1].unranked), pair[1].expected.nano_per_hour))

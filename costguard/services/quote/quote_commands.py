@@ -31,7 +31,7 @@ from costguard.services.quote.job_input import (
 )
 from costguard.services.quote.market_choice import find_market_file, resolve_limits
 from costguard.settings import expand_path, get_data_path, read_rows, read_settings
-from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
+from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
 from costguard.values import checks
 from costguard.values.money import Money, Rate
@@ -79,6 +79,7 @@ def answer_quote(
             request, market=source, facts=facts, on=asked_run.hardware, sort=sort, counts=counts, today=_get_today()
         )
         compared = _compare_with_template(asked_run.stated, request, source, facts)
+        sold = () if answer.options or answer.refused else _list_sold_counts(request.limits, source)
     answer = replace(answer, warnings=(*answer.warnings, *asked_run.notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
     visible = answer.options[:rows] if advice is None else advice.options
@@ -94,7 +95,7 @@ def answer_quote(
     return CommandAnswer(
         document=document,
         warnings=answer.warnings,
-        refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0]),
+        refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0], sold),
         value=answer,
     )
 
@@ -233,12 +234,14 @@ def answer_offers(
                 every=every,
             )
         shown_offers = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
+        sold = () if shown_offers else _list_sold_counts(limits, source)
     warnings = (*job_input.notes, *describe_doubts(shown_offers))
     document = build_offers_document(
         shown_offers, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=warnings, every=every
     )
-    refusal = None if shown_offers else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
-    return CommandAnswer(document=document, warnings=warnings, refusal=refusal)
+    nothing = NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
+    other = _explain_other_counts(limits.gpus or (), counts[0] if counts else None, sold)
+    return CommandAnswer(document=document, warnings=warnings, refusal=None if shown_offers else other or nothing)
 
 
 def answer_breakeven(
@@ -300,8 +303,11 @@ def answer_calibrate(
     return CommandAnswer(document=document, warnings=answer.warnings)
 
 
-def _explain_no_option(answer: Quote, facts: ShippedFacts, count: int) -> NoAnswerError | None:
-    """Return why there is no option; None if there is one. `count`: stated number of GPUs of an instance, else 1."""
+def _explain_no_option(answer: Quote, facts: ShippedFacts, count: int, sold: tuple[int, ...]) -> NoAnswerError | None:
+    """Return why there is no option; None if there is one.
+
+    `count`: stated number of GPUs of an instance, else 1. `sold`: from `_list_sold_counts`.
+    """
     if answer.options:
         return None
     over = sum(r.reason.startswith(OVER_CAP) for r in answer.refused)
@@ -309,9 +315,28 @@ def _explain_no_option(answer: Quote, facts: ShippedFacts, count: int) -> NoAnsw
         return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
     if not answer.refused:
         count = answer.asked.gpu_count if isinstance(answer.asked, Rental) else count
-        return _explain_no_offer(answer.asked.limits.gpus or (), facts, count)
+        names = answer.asked.limits.gpus or ()
+        return _explain_other_counts(names, count, sold) or _explain_no_offer(names, facts, count)
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
+
+
+def _list_sold_counts(limits: JobLimits, source: MarketReader) -> tuple[int, ...]:
+    """Return in machines of how many GPUs the GPUs that `limits` names are sold, within its other limits."""
+    from costguard.services.quote.quote import select_offers
+
+    if not limits.gpus:
+        return ()
+    return tuple(sorted({count for _, count in source.list_classes(select_offers(limits, None, _get_today()))}))
+
+
+def _explain_other_counts(names: tuple[str, ...], count: int | None, sold: tuple[int, ...]) -> NoAnswerError | None:
+    """Return the error for GPUs that are sold, but not by `count` (None: not stated); None where none is."""
+    if not sold or count in sold or count is None:
+        return None
+    machines = ", ".join(map(str, sold))
+    what = f"no offer of {' or '.join(names)} x{count}: sold here in machines of {machines}"
+    return NoAnswerError(what, hint=f"write --count {min(sold, key=lambda n: (n < count, abs(n - count)))}")
 
 
 def _explain_no_offer(names: tuple[str, ...], facts: ShippedFacts, count: int) -> NoAnswerError:
