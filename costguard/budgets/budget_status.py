@@ -33,6 +33,7 @@ from costguard.values.calendar import Period
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, MoneyInterval, divide_half_even
+from costguard.values.resource import ENTERED
 from costguard.values.text_format import format_amount, format_near_time, get_currency_sign, is_wide
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
@@ -167,7 +168,7 @@ def compute_budget_status(
     period = find_budget_period(budget, now)
     matching = [s for s in spendings if matches_filter(budget.match, s.attribution)]
     counted = [s for s in matching if s.money.low.currency == budget.cap.currency]
-    spent = _sum_intervals((s.money for s in counted), budget.cap.currency)
+    spent = _sum_intervals((_count_money(s, budget) for s in counted), budget.cap.currency)
     lines = [b for b in burns if matches_filter(budget.match, b.attribution)]
     amounts = (*(b.hourly for b in lines), *(s.money for s in matching))
     currencies = {amount.low.currency for amount in amounts if amount.high.nano}
@@ -294,6 +295,13 @@ def _sum_intervals(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInte
     for amount in amounts:
         total = total.add(amount)
     return total
+
+
+def _count_money(one: Spending, budget: Budget) -> MoneyInterval:
+    """Return what counts of `one`. Of an amount entered by hand nothing is certain to a hard cap: a slip stops no machine."""
+    if one.attribution.kind != ENTERED or not budget.hard:
+        return one.money
+    return replace(one.money, low=min(one.money.low, replace(one.money.low, nano=0)))
 
 
 def _list_unseen(lines: Iterable[AttributedBurn], budget: Budget, now: datetime) -> list[str]:

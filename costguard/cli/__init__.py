@@ -65,6 +65,7 @@ COMMAND_GROUPS = {
     },
     "Money": {
         "report": "Report the costs of a period, and list what they do not include.",
+        "add": "Enter a cost by hand, or correct one: storage, Colab, power, egress.",
         "reconcile": "Compare the providers' bills with the recorded charges and explain differences.",
     },
     "Setup": {

@@ -20,7 +20,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
-from costguard.metering.meter import COMPUTE, GB, HOUR, PriceRange, get_measure
+from costguard.metering.meter import COMPUTE, GB, HOUR, UNIT, PriceRange, get_measure
 from costguard.metering.span import (
     PICO,
     KnownUntil,
@@ -87,12 +87,12 @@ class ChargeItem:
     @property
     def used(self) -> Decimal:
         """The usage, as opposed to the charged quantity: hours, GB-hours or GB, to twelve decimals."""
-        return self.quantity if self.unit == GB else round(Decimal(self.us) / HOUR_US, QUANTITY_PLACES)
+        return self.quantity if self.unit in (GB, UNIT) else round(Decimal(self.us) / HOUR_US, QUANTITY_PLACES)
 
     @property
     def used_unit(self) -> str:
         """The unit of `used`."""
-        return self.unit if self.unit in (GB, HOUR) else f"{get_measure(self.unit)}-Hours"
+        return self.unit if self.unit in (GB, HOUR, UNIT) else f"{get_measure(self.unit)}-Hours"
 
     @property
     def unpriced(self) -> bool:

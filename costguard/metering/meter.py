@@ -24,6 +24,8 @@ COMPUTE, STORAGE, ADDRESS_CHARGE, TRAFFIC = "compute", "storage", "address", "tr
 HOUR, GB_MONTH, GB = "Hours", "GB-Months", "GB"
 GB_MONTH_730, GB_MONTH_720 = "GB-Months (730 h)", "GB-Months (720 h)"
 GB_MONTH_PACIFIC = "GB-Months (Los Angeles)"
+UNIT = "Units"
+"""Of what is charged as one amount."""
 IOPS, MIBPS = "IOPS", "MiBps"
 MEASURES = (GB, IOPS, MIBPS)
 """What storage is sold by: its size, and the operations and MiB a second that are provisioned for it."""

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from costguard.values.checks import require
 from costguard.values.instant import to_micros
 
-INSTANCE, VOLUME, ADDRESS = "instance", "volume", "address"
-KINDS = (INSTANCE, VOLUME, ADDRESS)
+INSTANCE, VOLUME, ADDRESS, ENTERED = "instance", "volume", "address", "entered"
+KINDS = (INSTANCE, VOLUME, ADDRESS, ENTERED)
+"""`entered`: a cost that a person entered by hand."""
 
 RUNNING, STOPPED, ENDED, UNKNOWN = "running", "stopped", "ended", "unknown"
 STATES = ("pending", "starting", RUNNING, "paused", "stopping", STOPPED, "suspended", "failed", "repairing", ENDED, UNKNOWN)

@@ -210,14 +210,14 @@ def _format_hole_reason(hole: CoverageGap) -> str:
 
 def _format_unpriced(one: PriceSourceCost) -> str:
     sign = get_currency_sign(one.money.high.currency)
-    most = f"{sign}{format_amount(one.money.high)}"
+    most = f"{sign}{one.money.high.format()}"
     return f"{one.resources} unpriced, at most {most}: no price known, so the expected cost excludes them"
 
 
 def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
     name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
     currency = get_currency_sign(money.low.currency)
-    low, expected, high = format_amount_ends(money)
+    low, expected, high = money.format_ends().values()
     price = "unknown" if group.unpriced == group.unknown else "estimated"
     return f"{name}: price {price}; counted as {currency}{expected}, between {low} and {high}"
 

@@ -76,7 +76,7 @@ def load_rows(url: str) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of each table of this version that is copied, whatever the schema of the ledger."""
     where, found = parse_ledger_address(url), dict[str, list[tuple[Any, ...]]]()
     for table in load_metadata().sorted_tables:
-        if table.name in ledger_import.LEFT_OUT:
+        if table.name in (*ledger_import.LEFT_OUT, *ledger_import.ADDED_TABLES):
             continue
         names = [column.name for column in table.columns if column.name not in ledger_import.ADDED_COLUMNS.get(table.name, ())]
         sql = f"SELECT {', '.join(names)} FROM {table.name} ORDER BY {', '.join(key.name for key in table.primary_key)}"  # noqa: S608 - our own names

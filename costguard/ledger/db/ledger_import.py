@@ -38,6 +38,7 @@ from costguard.values.instant import from_micros
 
 LEFT_OUT = ("duty", "poll_view")
 """Who polls next, and what the last poll saw: the next poll of each account writes both anew."""
+ADDED_TABLES = {"cost_entry"}
 ADDED_COLUMNS = {"climb": {"announced_us"}, "notice_delivery": {"owner"}}
 """Table -> the columns that came with revision 0015; in older rows they are NULL."""
 PAGE_ROWS = 5000
@@ -128,6 +129,8 @@ def _find_columns(reader: LedgerReader) -> dict[str, list[str]]:
     inspector, columns = inspect(reader.connection), dict[str, list[str]]()
     tables = set(inspector.get_table_names())
     for table in load_metadata().sorted_tables:
+        if table.name in ADDED_TABLES - tables:
+            continue
         column_names = {column["name"] for column in inspector.get_columns(table.name)} if table.name in tables else set()
         missing = {column.name for column in table.columns} - column_names - ADDED_COLUMNS.get(table.name, set())
         if missing:

@@ -24,6 +24,7 @@ from sqlmodel import col, select
 from costguard.budgets.budget import MATCH_ALL, ResourceFilter, matches_filter
 from costguard.budgets.hold import Hold
 from costguard.guard.alerts.alert import Alert
+from costguard.ledger.cost_entries import load_entries, load_entries_by_number
 from costguard.ledger.db.codecs import (
     Query,
     SqlRow,
@@ -75,7 +76,7 @@ from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
 from costguard.values.money import NANO
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import ENTERED, ResourceKey
 
 HOUR: ColumnElement[int] = literal_column(str(HOUR_US), BIG_INTEGER)
 """A part of the statement: PostgreSQL takes parameters of two places for two values, and would group by neither."""
@@ -109,8 +110,14 @@ class ReportReader(SpendingReader):
             for number, spans in self._load_unobserved(ask, books, as_of).items():
                 sums.add_unobserved(period, spans, number)
             attributions = sums.attributions
+            entered = []
+            for one in load_entries(ask, period):
+                number, nano = one.corrects or one.number, one.money.nano
+                source, currency = f"entered by {one.who}", one.money.currency
+                cost = ResourceCost(-number, one.attribution, ENTERED, currency, True, source, nano, nano, nano, 0)  # noqa: FBT003 - a named tuple
+                entered.append(cost)
             with pause_gc():
-                return [
+                return entered + [
                     ResourceCost(
                         place.resource,
                         attributions[place.attribution],
@@ -151,7 +158,8 @@ class ReportReader(SpendingReader):
             for number, *key, name, detail in read_batches(ask, _select_resources(details=bool(labels)), sorted(numbers)):
                 carried = parse_labels(detail) if matches and detail and matches(detail) else ()
                 resources[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
-        return resources
+            entered = load_entries_by_number(ask, [-number for number in numbers if number < 0])
+        return resources | {-one.number: one.bearer for one in entered}
 
     def load_lines(
         self, numbers: Collection[int], period: Period, as_of: datetime
@@ -218,6 +226,7 @@ class ReportReader(SpendingReader):
         with self._reader.snapshot() as ask:
             key = "id" if match != MATCH_ALL else by if by in LEDGER_KEYS else "labels"
             attributions, days = load_attributions(ask), _sum_days(key)
+            entered = [one for one in load_entries(ask, period) if one.money.currency == DEFAULT_CURRENCY]
             if first > last:
                 edges, first, last = [(start, end)], 0, 0
             else:
@@ -237,6 +246,7 @@ class ReportReader(SpendingReader):
             for _, _, span, far in iterate_open_spans(ask, attributions, end, self._make_reach(ask, as_of)):
                 if span.meter.price.currency == DEFAULT_CURRENCY:
                     costs += _split_days(span, far, max(start, to_micros(span.start)), min(end, to_micros(far.expected)))
+        costs += [DailyCost(to_micros(one.start) // DAY_US, one.attribution, ENTERED, one.money.nano) for one in entered]
         return [one for one in costs if matches_filter(match, one.attribution)]
 
     def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:

@@ -25,6 +25,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from costguard.bills.drift import ReconciliationRecord
 from costguard.budgets.spend_forecast import Part, PastHours
+from costguard.ledger.cost_entries import load_entries
 from costguard.ledger.db.codecs import NanoAmounts, Query, SqlRow, decode_optional_instant, decode_span, split_batches
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.rows import IDS, read_batches
@@ -81,7 +82,6 @@ PriceCeilings = Callable[[], Mapping[str, int]]
 
 DEFAULT_CURRENCY = "USD"
 """The currency of what a resource spent that never billed anything."""
-
 RISE_DOUBTED = 3
 """A price that rises by more than this factor in one listing is doubted until the next one: an assumption, 2026-11."""
 
@@ -120,7 +120,7 @@ class SpendingReader:
             sums.add_open(period, lambda scope_id, *times: self._compute_reach(books[scope_id], *times, as_of=as_of))
             for spans in self._load_unobserved(ask, books, as_of).values():
                 sums.add_unobserved(period, spans)
-            return sums.build_spending()
+            return [*sums.build_spending(), *(one.to_spending() for one in load_entries(ask, period))]
 
     def load_past_hours(self, at: datetime, parts: Collection[Part]) -> dict[Part, PastHours]:
         """Return what closed spans cost in the whole hours before `at`, for each filter and currency of `parts`."""
@@ -138,9 +138,9 @@ class SpendingReader:
             def reach(scope_id: int, *times: *tuple[datetime, datetime, datetime | None, datetime | None]) -> KnownUntil:
                 return self._compute_reach(books[scope_id], *times, as_of=as_of)
 
-            yield from iterate_charge_items(
-                ask, period, load_attributions(ask), reach, self._load_unobserved(ask, books, as_of)
-            )
+            unheard = self._load_unobserved(ask, books, as_of)
+            yield from iterate_charge_items(ask, period, load_attributions(ask), reach, unheard)
+            yield from (one.to_item() for one in load_entries(ask, period))
 
     def load_live(self, as_of: datetime) -> list[LiveResource]:
         """Return every resource that is not known to have ended, in the order in which they were first seen.

@@ -25,7 +25,7 @@ from costguard.reporting.focus.columns import NEWEST_VERSION, get_columns
 from costguard.values import calendar
 from costguard.values.instant import HOUR_US
 from costguard.values.provider import Seller, get_seller
-from costguard.values.resource import ADDRESS, SPOT, VOLUME
+from costguard.values.resource import ADDRESS, ENTERED, SPOT, VOLUME
 
 RowValue = str | Decimal | datetime | bool | Mapping[str, object] | None
 """A cell. A mapping is a JSON object, a datetime an instant in UTC, None is null."""
@@ -97,7 +97,7 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
         "BillingPeriodEnd": month.end,
         "BillingPeriodStart": month.start,
         "ChargeCategory": "Usage",
-        "ChargeClass": None,
+        "ChargeClass": "Correction" if of.kind == ENTERED and item.corrected else None,
         "ChargeDescription": _build_description(item, service.meter),
         "ChargeFrequency": "Usage-Based",
         **_build_period(item),
@@ -191,6 +191,8 @@ def _get_resource_type(item: ChargeItem) -> str:
         return "Volume"
     if item.attribution.kind == ADDRESS:
         return "IP Address"
+    if item.attribution.kind == ENTERED:
+        return "Entered Cost"
     return "GPU Instance" if item.attribution.gpu else "Instance"
 
 
@@ -198,6 +200,7 @@ def _build_description(item: ChargeItem, meter: str) -> str:
     of = item.attribution
     gpus = f"{of.gpu_count:g}x {of.gpu}" if of.gpu else ""
     parts = (gpus, of.instance_type, of.tier) if item.computes else (meter, item.part)
+    parts = ("", item.name, "") if of.kind == ENTERED else parts
     return " ".join(word for word in (*parts, of.region) if word.strip())
 
 
@@ -248,5 +251,9 @@ def get_focus_service(seller: Seller, charge: str) -> FocusService:
         return FocusService(name=seller.compute, category="Compute", subcategory=seller.runs, meter="Instance Hours")
     if charge == STORAGE:
         return FocusService(name=seller.storage, category="Storage", subcategory="Block Storage", meter="Block Volume Usage")
+    if charge == ENTERED:
+        return FocusService(
+            name=f"{seller.name} Entered Costs", category="Other", subcategory="Other (Other)", meter="Entered Costs"
+        )
     name, meter = ("IP Addresses", "IP Address Hours") if charge == ADDRESS_CHARGE else ("Data Transfer", "Data Transfer")
     return FocusService(name=f"{seller.name} {name}", category="Networking", subcategory="Network Connectivity", meter=meter)

@@ -19,7 +19,7 @@ from costguard.reporting.statement.savings import Savings
 from costguard.reporting.statement.sections import PreviousPeriod, PriceSourceCost, QuotedRun, StoppedDiskCost, TopResource
 from costguard.values.calendar import Period
 from costguard.values.money import MoneyInterval
-from costguard.values.resource import ScopeKey
+from costguard.values.resource import ENTERED, ScopeKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,4 +89,5 @@ class Statement:
 
 def list_providers(spending: Iterable[Spending], scopes: Iterable[ScopeKey]) -> tuple[str, ...]:
     """Return every provider with spending or a scope, ordered by name."""
-    return tuple(sorted({*(s.attribution.provider for s in spending), *(scope.provider for scope in scopes)}))
+    billed = {s.attribution.provider for s in spending if s.attribution.kind != ENTERED}  # nobody bills what people enter
+    return tuple(sorted({*billed, *(scope.provider for scope in scopes)}))

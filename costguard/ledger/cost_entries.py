@@ -1,0 +1,123 @@
+"""Store and load the costs that people entered by hand: all of a file in one transaction, or none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from sqlmodel import col, select
+
+from costguard.errors import InputError
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.rows import insert_rows
+from costguard.ledger.db.store import LedgerStore
+from costguard.ledger.tables.cost_entries import CostEntryRow
+from costguard.metering.cost_entry import CostEntry
+from costguard.values.calendar import Period, find_month_of_day
+from costguard.values.instant import DAY_US, from_micros, to_micros
+from costguard.values.money import Money
+from costguard.values.resource import GROUPED_LABELS
+
+
+class CostEntryStore(LedgerStore):
+    """The entries of the ledger at `url`. Close it, or use it in a `with` statement. Each method may raise LedgerError."""
+
+    def add_entries(self, entries: Sequence[CostEntry], fields: Sequence[str]) -> list[CostEntry]:
+        """Store `entries`, whose amounts are the right ones, and return them as stored: corrections as differences.
+
+        `fields`: where each was read. Raises InputError, and stores nothing, if one is stored already, or corrects what is not.
+        """
+        with self._begin_write() as (ask, tell):
+            stored = [_decode_row(row) for row in ask(select(CostEntryRow).order_by(col(CostEntryRow.id)))]
+            added = list[CostEntry]()
+            for one, field in zip(entries, fields, strict=True):
+                entry = _place_entry(one, stored[-1].number + 1 if stored else 1, stored, field)
+                stored.append(entry)
+                added.append(entry)
+            insert_rows(tell, [_encode_entry(entry) for entry in added])
+        return added
+
+
+def _place_entry(one: CostEntry, number: int, stored: Sequence[CostEntry], field: str) -> CostEntry:
+    """Return `one` as it is stored after `stored`."""
+    if not one.corrects:
+        same = next((other for other in stored if not other.corrects and _is_same(one, other)), None)
+        if same is not None:
+            what = f"is in the books already: E{same.number}, entered by {same.who} on {same.entered_at:%Y-%m-%d}"
+            raise InputError(
+                what, field=field, hint=f"if it is another cost, call it otherwise; --corrects E{same.number} changes it"
+            )
+        return replace(one, number=number)
+    chain = [other for other in stored if one.corrects in (other.number, other.corrects)]
+    root = next((other for other in chain if other.number == one.corrects and not other.corrects), None)
+    if root is None:
+        raise InputError(
+            f"there is no entry E{one.corrects} to correct", field=field, hint="costguard report --by resource,name lists them"
+        )
+    if root.money.currency != one.money.currency:
+        raise InputError(
+            f"is in {root.money.currency}, not {one.money.currency}", field=field, hint="write the amount in its currency"
+        )
+    difference = one.money.nano - sum(other.money.nano for other in chain)
+    if not difference:
+        raise InputError(
+            f"is what E{one.corrects} says already", field=field, hint="write the right amount, 0 if nothing is due"
+        )
+    return replace(
+        root,
+        number=number,
+        corrects=root.number,
+        money=replace(one.money, nano=difference),
+        who=one.who,
+        entered_at=one.entered_at,
+    )
+
+
+def _is_same(one: CostEntry, other: CostEntry) -> bool:
+    return (one.what, one.month, one.money, one.attribution) == (other.what, other.month, other.money, other.attribution)
+
+
+def load_entries(ask: Query, period: Period) -> list[CostEntry]:
+    """Return the entries that are billed in `period`, in the order of their numbers."""
+    first, last = (find_month_of_day(to_micros(at) // DAY_US) for at in (period.start, period.end))
+    month = col(CostEntryRow.month)
+    rows = ask(select(CostEntryRow).where(month >= first, month <= last).order_by(col(CostEntryRow.id)))
+    return [one for one in map(_decode_row, rows) if period.holds(one.start)]
+
+
+def load_entries_by_number(ask: Query, numbers: Collection[int]) -> list[CostEntry]:
+    """Return the entries of these numbers."""
+    return [_decode_row(row) for row in ask(select(CostEntryRow).where(col(CostEntryRow.id).in_(numbers)))] if numbers else []
+
+
+def _decode_row(row: CostEntryRow) -> CostEntry:
+    labels = tuple((key, value) for key in GROUPED_LABELS if (value := getattr(row, key)))
+    return CostEntry(
+        number=row.id,
+        corrects=row.corrects,
+        what=row.what,
+        month=row.month,
+        money=Money(nano=row.nano, currency=row.currency),
+        who=row.who,
+        entered_at=from_micros(row.entered_us),
+        provider=row.provider,
+        owner=row.owner,
+        labels=labels,
+    )
+
+
+def _encode_entry(one: CostEntry) -> CostEntryRow:
+    labels = dict(one.labels)
+    return CostEntryRow(
+        id=one.number,
+        corrects=one.corrects,
+        entered_us=to_micros(one.entered_at),
+        who=one.who,
+        what=one.what,
+        month=one.month,
+        nano=one.money.nano,
+        currency=one.money.currency,
+        provider=one.provider,
+        owner=one.owner,
+        **{key: labels.get(key, "") for key in GROUPED_LABELS},
+    )
