@@ -33,6 +33,7 @@ Compare = Callable[[str, Iterator[str]], None]
 OTHER_ANSWERS = {
     "plan": ("plan",), "policy_lint": ("policy", "lint"), "db_check": ("db", "check"), "explain": ("explain", "rate"),
     "models": ("models", "gpt2"), "gpus": ("gpus", "T4"),
+    "models_fits": ("models", "gpt2", "--fits", "T4", "--method", "lora"),
     "protect": ("protect", "i-0a1b", "--why", "ours"),
     "keep": ("keep", "i-0a1b", "--for", "2h", "--why", "ours"), "breaker": ("breaker", "show"),
     "until": ("until", "show"),

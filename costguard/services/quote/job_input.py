@@ -326,7 +326,7 @@ def _place_on_gpu(
     if launch.gpu_count is None:
         return _restrict_gpus(job_input, (gpu.name,)), None, None
     if not gpu.runs_pytorch:
-        raise _refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts)
+        raise _refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts, "--on")
     if gpu_match.taken_as_short:
         job_input = replace(job_input, notes=(*job_input.notes, f"{gpu_name} was taken as {gpu.name}"))
     return job_input, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
@@ -433,7 +433,7 @@ def read_rental(job_input: JobInput, count: float | None, hours: float | None) -
     return _build_rental(job_input, gpus[0], hours, count)
 
 
-def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...]]:
+def parse_hardware(on: str | None, facts: ShippedFacts, *, field: str = "--on") -> tuple[Hardware | None, tuple[str, ...]]:
     """Parse `GPU:COUNT[xNODES]`, with a note if a short name was completed."""
     if on is None:
         return None, ()
@@ -442,23 +442,23 @@ def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None
     numbers = [gpu_count if counted else "1", nodes if joined else "1"]
     if not all(n.isascii() and n.isdigit() and len(n) <= LONGEST_COUNT for n in numbers):
         what = f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}"
-        raise InputError(what, field="--on", hint="write H100:8, or H100:8x4")
-    gpu_match = facts.get_gpu_names().resolve(name.strip(), field="--on")
+        raise InputError(what, field=field, hint="write H100:8, or H100:8x4")
+    gpu_match = facts.get_gpu_names().resolve(name.strip(), field=field)
     gpu: Gpu = facts.get_gpus()[gpu_match.canonical]
     if not gpu.runs_pytorch:
-        raise _refuse_accelerator(gpu, int(numbers[0]) * int(numbers[1]), facts)
+        raise _refuse_accelerator(gpu, int(numbers[0]) * int(numbers[1]), facts, field)
     notes = (f"{name} was taken as {gpu_match.canonical}",) if gpu_match.taken_as_short else ()
-    gpu_count_, nodes_ = (checks.require_whole_number(int(n), "--on", most=1_000_000) for n in numbers)
+    gpu_count_, nodes_ = (checks.require_whole_number(int(n), field, most=1_000_000) for n in numbers)
     return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
 
 
-def _refuse_accelerator(gpu: Gpu, count: int, facts: ShippedFacts) -> InputError:
+def _refuse_accelerator(gpu: Gpu, count: int, facts: ShippedFacts, field: str) -> InputError:
     """Return the error for hardware whose compiler decides the memory, with GPUs that have as much memory and arithmetic."""
     from costguard.sizing.equivalents import USUAL_GPUS, find_equivalents, format_equivalents
 
     same = format_equivalents(find_equivalents(gpu, max(1, count), (facts.get_gpus()[name] for name in USUAL_GPUS)))
-    hint = f"GPUs with as much memory and arithmetic: --on {same}" if same else "name a GPU: H100:8"
-    return InputError(f"{gpu.name} is not sized: its compiler decides the memory", field="--on", hint=hint)
+    hint = f"GPUs with as much memory and arithmetic: {field} {same}" if same else "name a GPU: H100:8"
+    return InputError(f"{gpu.name} is not sized: its compiler decides the memory", field=field, hint=hint)
 
 
 def read_observed_runs(rows: Iterable[tuple[str, Table]], folder: Path, facts: ShippedFacts) -> tuple[ObservedRun, ...]:
