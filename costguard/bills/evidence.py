@@ -36,6 +36,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from costguard.metering.billing import BillTerms
+from costguard.metering.observation import LEARNED, find_price_basis
 from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts
 from costguard.values.instant import DAY_US, SECOND_US, to_micros
 from costguard.values.money import divide_half_even
@@ -181,7 +182,7 @@ class _Slack(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """A span in a window, with its amounts there. `doubtful`: it is closed, and evidence may bound it. `sure`: it ran."""
+    """A span in a window, with its amounts there. `doubtful`: evidence may bound it. `sure`: it ran."""
 
     span_id: int
     span: Span
@@ -339,7 +340,8 @@ class _SpanIndex:
             start_us, end_us = max(window.start_us, first_us), min(window.end_us, last_us)
             if start_us < end_us:
                 low, expected, high = compute_amounts(span, start_us, end_us)
-                doubtful, sure = span.end is not None and low < high, span.presence == SEEN
+                is_learned = find_price_basis(span.meter.source) == LEARNED and not window.estimated
+                doubtful, sure = (span.end is not None or is_learned) and low < high, span.presence == SEEN
                 place = (number, span, start_us, end_us)
                 cuts.append(_Cut(*place, low, expected, high, span.meter.price.currency, doubtful, sure))
         return cuts

@@ -103,11 +103,11 @@ def accrue_poll(
             state=replace(state, at=poll.seen_at), at=poll.seen_at, outcome=FAILED, why=inventory.why, notes=notes
         )
     if ladder is not None:
-        from costguard.metering.price_ladder import estimate_missing_prices
+        from costguard.metering.price_ladder import apply_learned_rates, estimate_missing_prices
 
         priced = estimate_missing_prices(inventory.items, state, ladder, poll.seen_at.date())
         own = (ladder.agree(one, poll.seen_at, one.key not in state.resources) for one in priced)
-        inventory = replace(inventory, items=tuple(own))
+        inventory = replace(inventory, items=tuple(apply_learned_rates(ladder.learned, one, poll.seen_at) for one in own))
     doubted = _count_doubted(state, poll, inventory)
     if doubted:
         why = f"the listing lacks {doubted} known resources at once: each stays as it was until it is looked up"

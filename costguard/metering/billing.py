@@ -32,7 +32,16 @@ from costguard.metering.meter import (
     PriceRange,
     make_month_unit,
 )
-from costguard.metering.observation import HIGHEST_PER_GPU, IN_PLACE, SURCHARGED, Disk, Observation, Price, TrafficCounter
+from costguard.metering.observation import (
+    HIGHEST_PER_GPU,
+    IN_PLACE,
+    LEARNED,
+    SURCHARGED,
+    Disk,
+    Observation,
+    Price,
+    TrafficCounter,
+)
 from costguard.quoting.machine_rates import NO_FACTORS, OTHER_REGION_FACTOR, RegionFactors
 from costguard.values.checks import require, require_one_of
 from costguard.values.money import NANO
@@ -349,7 +358,7 @@ def _find_stated_price(observation: Observation, price: Price | None) -> tuple[P
         return None
     expected, currency = (price.rate.nano_per_hour, price.rate.currency) if price.rate else (0, "USD")
     if price.estimate is not None:
-        is_stated = price.estimate.step == SURCHARGED
+        is_stated = price.estimate.step in (SURCHARGED, LEARNED)
         return PriceRange(price.estimate.low, expected, price.estimate.high, currency, known=is_stated), price.source
     if price.rate is None or expected > _bound_machine_price(observation):
         return None

@@ -71,8 +71,8 @@ def find_price_basis(source: str) -> str:
 
 def find_list_price(source: str) -> Decimal | None:
     """Return the list price that the source of another price states; None: it is the list price, or that is unknown."""
-    match = LIST_PRICE.search(source)
-    return Decimal(match[1]) if match else None
+    prices = LIST_PRICE.findall(source)
+    return Decimal(prices[-1]) if prices else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Estimate:
     observed_on: date | None = None
 
     def __post_init__(self) -> None:
-        require_one_of(self.step, ESTIMATE_STEPS, "estimate.step")
+        require_one_of(self.step, (*ESTIMATE_STEPS, LEARNED), "estimate.step")
 
 
 @dataclass(frozen=True, slots=True)

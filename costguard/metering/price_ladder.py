@@ -35,6 +35,7 @@ from costguard.metering.meter import LARGEST_PRICE
 from costguard.metering.observation import (
     GPU_MEDIAN,
     LAST_KNOWN,
+    LEARNED,
     MACHINE_RATE,
     SAME_TYPE,
     SAME_TYPE_ELSEWHERE,
@@ -82,6 +83,48 @@ def _list_no_offers(gpu: str) -> Sequence[Offer]:  # noqa: ARG001 - the signatur
     return ()
 
 
+MachineType = tuple[str, str, str, float]
+"""Instance type, tier, GPU and GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRate:
+    """What settled bills say of the price of a type of machine: thousandths of it, and from when on that is expected."""
+
+    least: int
+    most: int
+    expected_from: datetime
+
+
+def apply_learned_rates(rates: Mapping[MachineType, LearnedRate], observation: Observation, at: datetime) -> Observation:
+    """Return `observation` with the doubt that bills put on its price: its low end at once, what is expected from a date on.
+
+    Example: a machine at $2, billed at 0.580 of it in October: $1.16 to $2, expected $2 in October and $1.16 from November on.
+    A price above the listed one is never the low end, on which hard caps count.
+    """
+    one = rates.get((observation.instance_type, observation.tier, observation.gpu, round(observation.gpu_count, 3)))
+    if one is None or observation.kind != INSTANCE or observation.state == ENDED:
+        return observation
+    return replace(observation, prices=tuple(_learn_price(price, one, at) for price in observation.prices))
+
+
+def _learn_price(price: Price, learned: LearnedRate, at: datetime) -> Price:
+    if price.rate is None or price.estimate is not None:
+        return price
+    nano, currency = price.rate.nano_per_hour, price.rate.currency
+    least, most = nano * learned.least // 1000, -(-nano * learned.most // 1000)
+    expected = nano if at < learned.expected_from else max(1, (least + most) // 2)
+    source = (
+        f"{LEARNED}, {(learned.least + learned.most) / 2000:.3f} of the price by settled bills; list {price.rate.format(9)} "
+    )
+    return replace(
+        price,
+        rate=Rate(nano_per_hour=expected, currency=currency),
+        source=f"{source}{currency}: {price.source}",
+        estimate=Estimate(min(least, nano), max(most, nano), LEARNED),
+    )
+
+
 def _keep_listed(observation: Observation, _at: datetime, _is_new: bool) -> Observation:  # noqa: FBT001 - as `PriceLadder.agree`
     return observation
 
@@ -93,7 +136,7 @@ class PriceLadder:
     `drift`: how prices move, by class. `find_offers`: the market's offers of a canonical GPU, priced or not; called only where
     a price is missing. `rates`: of machines without a GPU. `ceilings`: canonical GPU -> the highest known nano-units per
     GPU-hour. `agree`: returns a machine as listed at an instant with the prices that are its user's own; its last argument: it
-    was never listed before.
+    was never listed before. `learned`: what settled bills of the account say of prices.
     """
 
     drift: Mapping[str, PriceDrift]
@@ -101,6 +144,7 @@ class PriceLadder:
     rates: MachineRates = field(default_factory=lambda: MachineRates(rows={}, regions=NO_FACTORS))
     ceilings: Mapping[str, int] = field(default_factory=dict)
     agree: Callable[[Observation, datetime, bool], Observation] = _keep_listed
+    learned: Mapping[MachineType, LearnedRate] = field(default_factory=dict)
 
 
 def estimate_missing_prices(
@@ -131,7 +175,11 @@ def _lacks_price(observation: Observation, resource: KnownResource | None) -> bo
     if observation.prices:
         return observation.prices[-1].rate is None and not observation.prices[-1].prepaid
     old_prices = resource.observation.prices if resource else ()
-    return not old_prices or old_prices[-1].estimate is not None or (old_prices[-1].rate is None and not old_prices[-1].prepaid)
+    return not old_prices or _is_guessed(old_prices[-1]) or (old_prices[-1].rate is None and not old_prices[-1].prepaid)
+
+
+def _is_guessed(price: Price) -> bool:
+    return price.estimate is not None and price.estimate.step != LEARNED
 
 
 _TypeKey = tuple[str, str, str, str, float]
@@ -230,11 +278,11 @@ class _Climb:
             return None
         if _get_type_key(resource.observation) != _get_type_key(observation):
             return None
-        if price.estimate is None:
+        if not _is_guessed(price):
             on = max(resource.logged_at, resource.seen_at or state.complete_at or resource.logged_at).date()
             samples = [(price.rate.nano_per_hour, self._find_bounds(observation, on))]
             return self._make_estimate(LAST_KNOWN, samples, price.source, on, price.rate.currency)
-        if price.estimate.step != LAST_KNOWN or price.estimate.observed_on is None:
+        if price.estimate is None or price.estimate.step != LAST_KNOWN or price.estimate.observed_on is None:
             return None
         on = price.estimate.observed_on
         aged = self._find_bounds(observation, on)

@@ -34,7 +34,7 @@ from costguard.values.money import Money
 from costguard.values.provider import Seller
 from tests.fakes.server import START as FAKES_START
 from tests.fakes.vast import machine as vast_machine
-from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, asked, machine, poll
+from tests.ledger.fleet import CEILINGS, DAY, HOUR, MINUTE, RULES, START, asked, machine, poll
 from tests.ledger.found_late import Amounts, playing
 from tests.providers.lambda_.rig import LambdaRig
 from tests.providers.lambda_.rig import machine as lambda_machine
@@ -277,6 +277,55 @@ def test_an_agreed_price_is_the_contracted_cost_and_its_list_price_the_list_cost
     costs = [Decimal(str(row[name])) for name in ("ListCost", "ContractedCost", "BilledCost", "EffectiveCost", "ListUnitPrice")]
     assert costs == [48, 36, 30, 30, 2]
     assert row["x_PriceBasis"] == "agreed"
+
+
+def test_a_rate_that_bills_state_is_the_low_end_at_once_and_expected_from_the_next_month_on(url: str) -> None:
+    """48 hours at $2, each billed $1.16: 0.580 of the price, for every such machine of the account, and for no other."""
+    both = (machine(started_at=START + 2 * HOUR), machine("i-2", started_at=FIRST + 5 * DAY), machine("i-3", gpu_count=2))
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS, ladder=PriceLadder(drift={})) as ledger:
+        ledger.record_polls([poll(at, both[0]) for at in range(120, 6000, 4)])
+        take_in(url, *(hour_line(n) for n in range(4)))
+        ledger.record_polls([poll(6004, both[0])])
+        assert open_price(url) == ("listing", 2 * DOLLAR, 2 * DOLLAR, 2 * DOLLAR), "four lines of one day are no rate"
+        take_in(url, *(hour_line(n) for n in range(48)))
+        ledger.record_polls([poll(7322, *both)])
+        source = "learned, 0.580 of the price by settled bills; list 2.000000000 USD: listing"
+        assert open_price(url) == open_price(url, "i-2") == (source, 1_160_000_000, 2 * DOLLAR, 2 * DOLLAR)
+        assert open_price(url, "i-3")[0] == "listing", "of two GPUs no bill says anything"
+        december = (31 * DAY - 22 * HOUR) // MINUTE
+        ledger.record_polls([poll(december, *both)])
+        assert open_price(url) == (source, 1_160_000_000, 1_160_000_000, 2 * DOLLAR)
+    assert check_ledger(url) == []
+
+
+def test_a_running_machine_at_a_learned_price_costs_its_next_bill(url: str) -> None:
+    runs = machine(started_at=START + 2 * HOUR)
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS, ladder=PriceLadder(drift={})) as ledger:
+        ledger.record_polls([poll(at, runs) for at in range(120, 3000, 4)])
+        take_in(url, *(hour_line(n) for n in range(46)))
+        ledger.record_polls([poll(at, runs) for at in range(3004, 7000, 4)])
+        hour = Period(start=FIRST + 72 * HOUR, end=FIRST + 73 * HOUR)
+        assert spent(url, hour) == (1_160_000_000, 2 * DOLLAR, 2 * DOLLAR)
+        take_in(url, *(hour_line(n) for n in range(80)))
+        assert spent(url, hour).expected == 1_160_000_000
+        with SpendingReader(url, rules=RULES) as books:
+            (spending,) = books.load_spending(hour, NOW)
+        assert spending.us == HOUR // timedelta(microseconds=1)
+    assert check_ledger(url) == []
+
+
+def hour_line(number: int) -> BillLine:
+    return line(0, "1.16", id=f"h{number}", start=FIRST + number * HOUR, end=FIRST + (number + 1) * HOUR)
+
+
+def open_price(url: str, name: str = "i-1") -> tuple[str, int, int, int]:
+    """Source and price of the open span of a machine."""
+    query = (
+        "SELECT external_id, price_source, price_low, price_expected, price_high FROM span"
+        " JOIN resource ON resource.id = resource_id WHERE end_us IS NULL AND charge = 'compute'"
+    )
+    (row,) = (tuple(row[1:]) for row in asked(url, lambda ask: ask(query, ())) if row[0] == name)
+    return row
 
 
 def test_a_bill_above_the_list_price_never_raises_what_a_hard_cap_counts(seen: str) -> None:

@@ -143,7 +143,9 @@ def _find_repriced(
         billed = sorted({numbers[account, name] for account, name, _ in lines})
         for (number, charge), one in load_charges(ask, billed, *within).items() if billed else ():
             context = EvidenceContext(now_us=to_micros(now), watched_until_us=to_micros(now))
-            if weigh_lines(lines.get((one.key.account, one.key.id, charge), ()), one.spans, context).repriced:
+            weighed = weigh_lines(lines.get((one.key.account, one.key.id, charge), ()), one.spans, context)
+            still_open = {each.id for each in one.spans if each.span.end is None}
+            if weighed.repriced or not still_open.isdisjoint(part.span_id for part in weighed.parts):
                 yield number
 
 

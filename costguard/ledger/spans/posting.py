@@ -51,6 +51,7 @@ from costguard.ledger.tables.spans import (
     SpanRow,
 )
 from costguard.metering.meter import COMPUTE
+from costguard.metering.price_ladder import LearnedRate, MachineType
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
 from costguard.metering.span import Span, split_by_day
 from costguard.values.calendar import find_month_of_day
@@ -69,7 +70,7 @@ class AccountState:
     """What a writer remembers of one account between transactions, all of it read from the ledger.
 
     `id`: of its row. `revision`: that of the account and of the ledger, when it was read. `is_new`: no resource of it was ever
-    recorded. `open_spans`: the id of the open span of each line: resource, charge and part.
+    recorded. `open_spans`: the id of the open span of each line: resource, charge and part. `learned`: prices.
     """
 
     id: int
@@ -78,6 +79,7 @@ class AccountState:
     books: dict[ScopeKey, ScopeRecord] = field(default_factory=dict)
     attributions: dict[Attribution, int] = field(default_factory=dict)
     open_spans: dict[tuple[int, str, str], int] = field(default_factory=dict)
+    learned: Mapping[MachineType, LearnedRate] = field(default_factory=dict)
 
 
 def get_account(scope: ScopeKey) -> AccountKey:

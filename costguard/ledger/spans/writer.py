@@ -26,6 +26,7 @@ from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
 from costguard.errors import LedgerError
+from costguard.ledger.bills.learned import load_learned_rates
 from costguard.ledger.db.codecs import Execute, Query
 from costguard.ledger.db.connection import IDLE_MACHINE_S, IDLE_POLL_S, WriteConnection, WriterLock, begin_write, open_engine
 from costguard.ledger.db.rows import insert_new, read_batches
@@ -216,7 +217,8 @@ class LedgerWriter:
         """Compute the changes of `poll`, without resources that another scope also lists and saw first."""
         poll, notes = _drop_foreign_resources(poll, book.elsewhere, memory.books)
         rule = get_billing_rule(self._rules, poll.scope.provider)
-        accrued = accrue_poll(book.state, poll, rule, self._ceilings, self._gap, ladder=self.ladder)
+        ladder = self.ladder and replace(self.ladder, learned=memory.learned)
+        accrued = accrue_poll(book.state, poll, rule, self._ceilings, self._gap, ladder=ladder)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
 
 
@@ -299,6 +301,7 @@ def _lock_account(ask: Query, tell: Execute, name: AccountKey, memory: AccountSt
         revision=(revision[0], revision[1]),
         books=load_scopes(ask, name),
         attributions={attribution: number for number, attribution in attributions.items()},
+        learned=load_learned_rates(ask, *name),
         open_spans={
             (resource_id, charge, part): number for number, resource_id, charge, part in ask(_select_open_lines(), place)
         },
