@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from costguard.budgets.budget import MATCH_ALL, ResourceFilter, matches_filter
 from costguard.metering.observation import AGREED, Observation, Price
+from costguard.metering.scope_state import KnownResource
 from costguard.values.checks import require
 from costguard.values.instant import EARLIEST
 from costguard.values.money import Rate
@@ -71,11 +72,11 @@ class Agreement:
 
 
 def apply_agreements(
-    agreements: Sequence[Agreement], observation: Observation, at: datetime, *, is_new: bool = True
+    agreements: Sequence[Agreement], observation: Observation, at: datetime, resource: KnownResource | None = None
 ) -> Observation:
     """Return `observation` as listed at `at`, with the agreed price of its machine.
 
-    `is_new`: it was never listed before, so it may have run since before an agreement began.
+    `resource`: what is known of it; None: it was never listed before, and may have run since before an agreement began.
     """
     if observation.kind != INSTANCE or observation.state == ENDED or not observation.prices:
         return observation
@@ -85,7 +86,7 @@ def apply_agreements(
     prices = list[Price]()
     ends = [*(price.since for price in observation.prices[1:]), None]
     for price, end in zip(observation.prices, ends, strict=True):
-        if price.since is None and end is None and not is_new:
+        if price.since is None and end is None and resource is not None:
             prices.append(_agree(selecting, observation, price, at))
             continue
         since, until = price.since or EARLIEST, min(end or at, at)

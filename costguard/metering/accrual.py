@@ -106,7 +106,7 @@ def accrue_poll(
         from costguard.metering.price_ladder import apply_learned_rates, estimate_missing_prices
 
         priced = estimate_missing_prices(inventory.items, state, ladder, poll.seen_at.date())
-        own = (ladder.agree(one, poll.seen_at, one.key not in state.resources) for one in priced)
+        own = (ladder.agree(one, poll.seen_at, state.resources.get(one.key)) for one in priced)
         inventory = replace(inventory, items=tuple(apply_learned_rates(ladder.learned, one, poll.seen_at) for one in own))
     doubted = _count_doubted(state, poll, inventory)
     if doubted:

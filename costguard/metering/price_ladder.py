@@ -125,25 +125,21 @@ def _learn_price(price: Price, learned: LearnedRate, at: datetime) -> Price:
     )
 
 
-def _keep_listed(observation: Observation, _at: datetime, _is_new: bool) -> Observation:  # noqa: FBT001 - as `PriceLadder.agree`
-    return observation
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceLadder:
     """What estimates are made of.
 
     `drift`: how prices move, by class. `find_offers`: the market's offers of a canonical GPU, priced or not; called only where
     a price is missing. `rates`: of machines without a GPU. `ceilings`: canonical GPU -> the highest known nano-units per
-    GPU-hour. `agree`: returns a machine as listed at an instant with the prices that are its user's own; its last argument: it
-    was never listed before. `learned`: what settled bills of the account say of prices.
+    GPU-hour. `agree`: returns a machine as listed at an instant with the prices that are its user's own; its last argument is
+    what is known of the machine. `learned`: what settled bills of the account say of prices.
     """
 
     drift: Mapping[str, PriceDrift]
     find_offers: Callable[[str], Sequence[Offer]] = _list_no_offers
     rates: MachineRates = field(default_factory=lambda: MachineRates(rows={}, regions=NO_FACTORS))
     ceilings: Mapping[str, int] = field(default_factory=dict)
-    agree: Callable[[Observation, datetime, bool], Observation] = _keep_listed
+    agree: Callable[[Observation, datetime, KnownResource | None], Observation] = lambda listed, _at, _known: listed
     learned: Mapping[MachineType, LearnedRate] = field(default_factory=dict)
 
 

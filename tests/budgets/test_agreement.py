@@ -12,6 +12,7 @@ import pytest
 from costguard.budgets.agreement import Agreement, apply_agreements
 from costguard.budgets.budget import ResourceFilter
 from costguard.metering.observation import AGREED, LIST, Estimate, Price, find_list_price, find_price_basis
+from costguard.metering.scope_state import KnownResource
 from costguard.values.money import Rate
 from tests.ledger.fleet import machine
 
@@ -24,7 +25,9 @@ def agreement(**more: Any) -> Agreement:  # noqa: ANN401 - any field
 
 
 def rates(one: Agreement, *prices: Price, is_new: bool = True, at: datetime = AUGUST) -> list[tuple[str, datetime | None]]:
-    found = apply_agreements([one], machine(prices=prices), at, is_new=is_new)
+    listed = machine(prices=prices)
+    resource = None if is_new else KnownResource(observation=listed, first_seen_at=JUNE, logged_at=JUNE)
+    found = apply_agreements([one], listed, at, resource)
     return [(price.rate.format(2) if price.rate else "-", price.since) for price in found.prices]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -267,7 +268,7 @@ def test_a_bill_at_a_discount_wins_over_the_list_price(seen: str) -> None:
 def test_an_agreed_price_is_the_contracted_cost_and_its_list_price_the_list_cost(url: str) -> None:
     """$2 listed, 25 % off agreed, and the bill says $30 for the day: 48, 36 and 30."""
     agreed = Agreement(name="EDP", source="contract 4711", discount=Fraction(1, 4))
-    ladder = PriceLadder(drift={}, agree=lambda one, at, is_new: apply_agreements((agreed,), one, at, is_new=is_new))
+    ladder = PriceLadder(drift={}, agree=partial(apply_agreements, (agreed,)))
     with LedgerWriter(url, rules=RULES, ceilings=CEILINGS, ladder=ladder) as ledger:
         ledger.record_polls([poll(at, machine(started_at=START + 2 * HOUR)) for at in range(120, 1700, 4)])
     assert spent(url, DAY_ONE) == (36 * DOLLAR,) * 3
@@ -296,6 +297,15 @@ def test_a_rate_that_bills_state_is_the_low_end_at_once_and_expected_from_the_ne
         ledger.record_polls([poll(december, *both)])
         assert open_price(url) == (source, 1_160_000_000, 1_160_000_000, 2 * DOLLAR)
     assert check_ledger(url) == []
+
+
+def test_a_plan_that_covers_one_of_two_machines_teaches_no_rate(url: str) -> None:
+    both = (machine(started_at=START + 2 * HOUR), machine("i-2", started_at=START + 2 * HOUR))
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS, ladder=PriceLadder(drift={})) as ledger:
+        ledger.record_polls([poll(at, *both) for at in range(120, 6000, 4)])
+        take_in(url, *(hour_line(n) for n in range(48)))
+        ledger.record_polls([poll(6004, *both)])
+        assert open_price(url) == open_price(url, "i-2") == ("listing", 2 * DOLLAR, 2 * DOLLAR, 2 * DOLLAR)
 
 
 def test_a_running_machine_at_a_learned_price_costs_its_next_bill(url: str) -> None:

@@ -73,8 +73,9 @@ def _select_ratios() -> Rows:
     counted = cast_column(SpanRow.price_high, Double) * SpanRow.quantity * hours
     ratio = case((and_(_IS_BILLED, end - start >= HOUR_US), CorrectionPartRow.expected / counted))
     extremes = (func.min(ratio), func.max(ratio), func.min(case((_IS_BILLED, start))), func.max(case((_IS_BILLED, end))))
-    times = (func.sum(case((_IS_BILLED, end - start), else_=0)), func.sum(end - start))
+    within = case((end > UNTIL, UNTIL), else_=end) - case((start < SINCE, SINCE), else_=start)
+    times = (func.sum(case((_IS_BILLED, within), else_=0)), func.sum(within))
     lines = func.count(func.distinct(CorrectionPartRow.bill_line_id))
-    parts = _select_parts(*kind, lines, *extremes, *times).where(start >= SINCE, end <= UNTIL, start < end)
+    parts = _select_parts(*kind, lines, *extremes, *times).where(start < UNTIL, end > SINCE, start < end)
     parts = parts.where(or_(col(SpanRow.end_us).is_(None), col(SpanRow.end_us) > SINCE))
     return parts.group_by(*kind).having(func.count(ratio) > 0)

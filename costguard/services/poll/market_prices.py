@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from costguard.budgets.agreement import Agreement, apply_agreements
+from costguard.budgets.agreement import apply_agreements
 from costguard.errors import CostguardError
-from costguard.metering.observation import Observation
 from costguard.metering.price_ladder import PriceLadder
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.settings import Settings
@@ -47,12 +45,8 @@ def open_price_ladder(settings: Settings, ceilings: Mapping[str, int]) -> PriceL
         find_offers=partial(_list_offers, settings),
         rates=facts.get_machine_rates(),
         ceilings=ceilings,
-        agree=partial(_agree_prices, settings.agreements),
+        agree=partial(apply_agreements, settings.agreements),
     )
-
-
-def _agree_prices(agreements: Sequence[Agreement], observation: Observation, at: datetime, is_new: bool) -> Observation:  # noqa: FBT001 - as `PriceLadder.agree`
-    return apply_agreements(agreements, observation, at, is_new=is_new) if agreements else observation
 
 
 def _list_offers(settings: Settings, gpu: str) -> Sequence[Offer]:
