@@ -45,7 +45,7 @@ def load_learned_rates(ask: Query, provider: str, account: str) -> dict[MachineT
     ratios = ask(_select_ratios(), {**place, "since": newest - LOOKED_BACK_US, "until": newest})
     for instance_type, tier, gpu, milli, lines, least, most, first, last, billed_us, all_us in ratios:
         steady = lines >= LINES_MIN and last - first > DAY_US and most - least <= RATIO_SPREAD_MAX
-        if steady and billed_us >= SHARE_MIN * all_us:
+        if steady and int(billed_us) >= SHARE_MIN * int(all_us):  # PostgreSQL sums to Decimal
             expected_from = find_month(from_micros(first), UTC).end
             rates[instance_type, tier, gpu, milli / 1000] = LearnedRate(round(1000 * least), round(1000 * most), expected_from)
     return rates
