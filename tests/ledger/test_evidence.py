@@ -35,7 +35,7 @@ from costguard.values.money import Money
 from costguard.values.provider import Seller
 from tests.fakes.server import START as FAKES_START
 from tests.fakes.vast import machine as vast_machine
-from tests.ledger.fleet import CEILINGS, DAY, HOUR, MINUTE, RULES, START, asked, machine, poll
+from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, asked, machine, poll
 from tests.ledger.found_late import Amounts, playing
 from tests.providers.lambda_.rig import LambdaRig
 from tests.providers.lambda_.rig import machine as lambda_machine
@@ -280,7 +280,7 @@ def test_an_agreed_price_is_the_contracted_cost_and_its_list_price_the_list_cost
     assert row["x_PriceBasis"] == "agreed"
 
 
-def test_a_rate_that_bills_state_is_the_low_end_at_once_and_expected_from_the_next_month_on(url: str) -> None:
+def test_a_rate_that_bills_state_is_the_low_end_of_every_such_machine_at_once(url: str) -> None:
     """48 hours at $2, each billed $1.16: 0.580 of the price, for every such machine of the account, and for no other."""
     both = (machine(started_at=START + 2 * HOUR), machine("i-2", started_at=FIRST + 5 * DAY), machine("i-3", gpu_count=2))
     with LedgerWriter(url, rules=RULES, ceilings=CEILINGS, ladder=PriceLadder(drift={})) as ledger:
@@ -293,9 +293,6 @@ def test_a_rate_that_bills_state_is_the_low_end_at_once_and_expected_from_the_ne
         source = "learned, 0.580 of the price by settled bills; list 2.000000000 USD: listing"
         assert open_price(url) == open_price(url, "i-2") == (source, 1_160_000_000, 2 * DOLLAR, 2 * DOLLAR)
         assert open_price(url, "i-3")[0] == "listing", "of two GPUs no bill says anything"
-        december = (31 * DAY - 22 * HOUR) // MINUTE
-        ledger.record_polls([poll(december, *both)])
-        assert open_price(url) == (source, 1_160_000_000, 1_160_000_000, 2 * DOLLAR)
     assert check_ledger(url) == []
 
 

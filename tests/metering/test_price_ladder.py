@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -25,11 +25,18 @@ from costguard.metering.observation import (
     Observation,
     Price,
 )
-from costguard.metering.price_ladder import DISCOUNT_MOST, PriceLadder, estimate_missing_prices
+from costguard.metering.price_ladder import (
+    DISCOUNT_MOST,
+    LearnedRate,
+    PriceLadder,
+    apply_learned_rates,
+    estimate_missing_prices,
+)
 from costguard.metering.scope_state import ScopeState
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.money import NANO, Rate
 from costguard.values.resource import ResourceKey, ScopeKey
+from tests.ledger.fleet import machine as fleet_machine
 from tests.metering.stories import TEN, minute
 
 FACTS = ShippedFacts()
@@ -259,3 +266,29 @@ def test_machines_of_the_shipped_market_are_expected_within_a_tenth() -> None:
                 assert found.estimate is not None
                 assert found.estimate.low <= truth <= found.estimate.high
     assert not missed
+
+
+DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("share", "at", "cents"),
+    [
+        (580, DECEMBER - timedelta(seconds=1), (116, 200, 200)),
+        (580, DECEMBER, (116, 116, 200)),
+        (1100, DECEMBER - timedelta(seconds=1), (200, 200, 220)),
+        (1100, DECEMBER, (200, 220, 220)),
+    ],
+)
+def test_a_learned_rate_is_the_low_end_at_once_and_expected_from_the_next_month_on(
+    share: int, at: datetime, cents: tuple[int, int, int]
+) -> None:
+    """0.580 of $2 is $1.16; a share above 1 raises the high end, and never the low one."""
+    rates = {("h1", "on-demand", "H100-SXM", 1.0): LearnedRate(share, share, DECEMBER)}
+    (price,) = apply_learned_rates(rates, fleet_machine(usd="2"), at).prices
+    assert price.rate is not None
+    assert price.estimate is not None
+    nano = (price.estimate.low, price.rate.nano_per_hour, price.estimate.high)
+    assert nano == tuple(cent * 10**7 for cent in cents)
+    spot = fleet_machine(usd="2", tier="spot")
+    assert apply_learned_rates(rates, spot, at) == spot, "of another tier the bills said nothing"
