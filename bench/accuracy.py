@@ -3,6 +3,7 @@
     python bench/accuracy.py                                       every table, from ../shared/data/sizing/*_dev.csv
     python bench/accuracy.py --write docs/ACCURACY.md              the same as a page
     python bench/accuracy.py --runs FILE --memory FILE --faketensor FILE --predictions DIR
+    python bench/accuracy.py --facts FILE                          facts of public reports: memory, speed and fit
 
 Any subset of the three files. With `--predictions` a file is written for each one given, one line for each of its rows:
 what is predicted, in the row's own metric, or the reason why nothing is. Measured columns may be blank or missing.
@@ -17,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # bench and scripts are folders beside the package, not installed
 
-from bench import card, predictions, scores, speeds  # noqa: E402 - after the path above
+from bench import card, facts, predictions, scores, speeds  # noqa: E402 - after the path above
 from bench.page import PRICES_BEGIN as BEGIN  # noqa: E402
 from bench.page import PRICES_END as END  # noqa: E402
 from bench.page import Scores, page  # noqa: E402
@@ -25,12 +26,16 @@ from bench.peers import PEERS  # noqa: E402
 from bench.published import Row, read_rows  # noqa: E402
 
 GIVEN = ROOT.parent / "shared" / "data" / "sizing"
+REPORTS = ROOT.parent / "shared" / "data" / "facts3" / "facts.jsonl"
 KINDS = ("memory", "runs", "faketensor")
 
 
 def main(words: list[str] | None = None) -> int:
     """0 when done; 2 where a file cannot be read."""
     asked = arguments(words)
+    if asked.facts:
+        print("\n\n".join(facts.build_sections(asked.facts)))
+        return 0
     paths = {kind: getattr(asked, kind) for kind in KINDS}
     ours = not any(paths.values())
     if ours:
@@ -45,7 +50,7 @@ def main(words: list[str] | None = None) -> int:
     if asked.predictions:
         predictions.write(asked.predictions, **{kind: rows.get(kind) for kind in KINDS})
         return 0
-    told = page(scored(rows), card.build_sections() if ours else ())
+    told = page(scored(rows), (*facts.build_sections(REPORTS), *card.build_sections()) if ours else ())
     print(told)
     if asked.write:
         prices = keep_part(asked.write)  # written by bench/prices.py
@@ -65,6 +70,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=Path, nargs="+", metavar="FILE", help=f"rows in the format of {kind}_dev.csv")
+    parser.add_argument("--facts", type=Path, metavar="FILE", help="score facts of public reports (JSON lines), nothing else")
     parser.add_argument("--predictions", type=Path, metavar="DIR", help="write predictions there, print no scores")
     parser.add_argument("--write", type=Path, metavar="FILE", help="also write the page there")
     return parser.parse_args(words)
