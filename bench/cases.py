@@ -84,6 +84,11 @@ def card_bytes(row: Row) -> float | None:
     return FACTS.get_gpus()[_gpu_names().resolve(inputs["gpu"]).canonical].memory_gib * 2**30
 
 
+def name_gpu(name: str) -> str:
+    """The shipped name of a GPU."""
+    return _gpu_names().resolve(name).canonical
+
+
 def _faked(inputs: Row) -> Architecture:
     name = inputs["model"]
     if not inputs["hf_config"]:

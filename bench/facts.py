@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.page import by_source, scores_table, table, worst_table
-from bench.scores import Scored, largest_terms
+from bench.scores import Scored, build_error, largest_terms
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
 from costguard.services.quote.job_input import parse_hardware, read_job, read_job_input
@@ -24,6 +24,7 @@ from costguard.sizing.job import Job
 from costguard.sizing.placement import ImpossiblePlacement, Placement, Placer
 from costguard.sizing.speed.duration import compute_job_speed
 from costguard.values.gpu import GIB
+from scripts.fit_memory_interval import PeakError
 
 FACTS = ShippedFacts()
 Fact = Mapping[str, object]
@@ -87,10 +88,18 @@ def build_sections(path: Path) -> list[str]:
     parts = [heading, INTRODUCTION, scores_table(overall), "### Memory by source", scores_table(by_source(scores.memory))]
     parts += ["### Memory by mechanism", scores_table(by_mechanism), "### Speed by source"]
     parts += [scores_table(by_source(scores.speed)), "### Speed by mechanism", scores_table(faster)]
-    parts += ["### Fit of these jobs", _tabulate_fits(scores.fits), "### Worst ten of memory", worst_table(scores.memory, "GiB")]
+    parts += [
+        "### Fit of these jobs",
+        _tabulate_fits(scores.fits),
+        "### Worst ten of memory",
+        worst_table(scores.memory, "GiB"),
+    ]
     parts += ["### Worst ten of speed", worst_table(scores.speed, "tokens/s")]
     if scores.unanswered:
-        parts += ["### Facts not answered", table(("fact", "reason"), [[f"`{i}`", why] for i, why in scores.unanswered.items()])]
+        parts += [
+            "### Facts not answered",
+            table(("fact", "reason"), [[f"`{i}`", why] for i, why in scores.unanswered.items()]),
+        ]
     return parts
 
 
@@ -117,7 +126,7 @@ def score_facts(facts: Iterable[Fact], *, dated: bool = False) -> FactScores:
 
 def judge(placement: Placement) -> str:
     """Return whether the placed job fits: yes, maybe or no."""
-    return "yes" if placement.fits else "no"
+    return placement.fit
 
 
 def place_fact(fact: Fact, *, dated: bool = False) -> tuple[Job, Placement]:
@@ -141,9 +150,19 @@ def score_memory(fact: Fact, placement: Placement) -> Iterator[Scored]:
     if isinstance(fact["mem"], int | float):
         said = figures.get(str(fact["metric"]), footprint.reserved) / GIB
         low, high = interval.low / interval.expected, interval.high / interval.expected
-        yield replace(
-            _start(fact, said, fact["mem"]), low=said * low, high=said * high, cause=largest_terms(footprint)
-        )
+        yield replace(_start(fact, said, fact["mem"]), low=said * low, high=said * high, cause=largest_terms(footprint))
+
+
+def list_peak_errors(facts: Iterable[Fact]) -> list[PeakError]:
+    """Return how far off the memory of every fact is."""
+    errors = list[PeakError]()
+    for fact in facts:
+        try:
+            _, placement = place_fact(fact)
+        except CostguardError:
+            continue
+        errors += [build_error(one, placement.footprint, placement.gpu.name) for one in score_memory(fact, placement)]
+    return errors
 
 
 def score_speed(fact: Fact, job: Job, placement: Placement) -> Iterator[Scored]:
@@ -175,7 +194,7 @@ def name_mechanism(job: Job, placement: Placement) -> str:
         "mixture": placement.footprint.basis.measure.experts > 0,
         "QLoRA": recipe.method == "qlora",
         "LoRA": recipe.method == "lora",
-        "full, sharded weights": parallel.stage == 3,  # noqa: PLR2004 - ZeRO's stage
+        "full, sharded weights": parallel.stage == 3,
         "full, several GPUs": placement.gpus > 1,
     }
     return next((name for name, applies in named.items() if applies), "full, one GPU")
@@ -195,7 +214,9 @@ def _tabulate_fits(fits: Sequence[FitFact]) -> str:
     ]
     header = ("job", "rows", "said yes", "said maybe", "said no", "right, maybe counts half")
     wrong = [
-        (f"`{fit.id}`", RAN if fit.ran else FAILED, fit.fit, f"{fit.gib:.1f}", f"{fit.has:.1f}") for fit in fits if fit.points < 1
+        (f"`{fit.id}`", RAN if fit.ran else FAILED, fit.fit, f"{fit.gib:.1f}", f"{fit.has:.1f}")
+        for fit in fits
+        if fit.points < 1
     ]
     return table(header, lines) + "\n\n" + table(("not right", "job", "said", "needed GiB", "card GiB"), wrong)
 

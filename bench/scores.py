@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from bench.cases import GIGA, Case, card_bytes, faketensor_case, memory_case
+from bench.cases import GIGA, Case, card_bytes, faketensor_case, memory_case, name_gpu
 from bench.predictions import in_its_metric, sized
 from bench.published import ROWS_OF, Row
 from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.memory.interval import PeakSpread
 from scripts.conformal import SourceScore, compute_coverage, compute_source_quantile
-from scripts.fit_memory_interval import PeakError, compute_spread
+from scripts.fit_memory_interval import PeakError, compute_spread, find_distance
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -112,8 +112,9 @@ def memory_scored(rows: Iterable[Row], say: Callable[[Case], float | None] | Non
     """
     found = list(_list_measured_peaks(rows, say))
     errors = [error for _, error in found if error]
-    spreads = {source: compute_spread([e for e in errors if e.source != source]) for source in {e.source for e in errors}}
-    return [_with_interval(s, error, spreads) for s, error in found]
+    others = {source: [e for e in errors if e.source != source] for source in {e.source for e in errors}}
+    spreads = {source: compute_spread(of_others) for source, of_others in others.items()}
+    return [_with_interval(s, error, spreads, errors) for s, error in found]
 
 
 def list_peak_errors(rows: Iterable[Row]) -> list[PeakError]:
@@ -121,10 +122,14 @@ def list_peak_errors(rows: Iterable[Row]) -> list[PeakError]:
     return [error for _, error in _list_measured_peaks(rows, None) if error]
 
 
-def _with_interval(s: Scored, error: PeakError | None, spreads: Mapping[str, PeakSpread]) -> Scored:
+def _with_interval(
+    s: Scored, error: PeakError | None, spreads: Mapping[str, PeakSpread], errors: Sequence[PeakError]
+) -> Scored:
     if error is None or len(spreads) < MIN_SOURCES:
         return s
-    factor = math.exp(spreads[s.source].compute_half_width(sharded=error.sharded, mixture=error.mixture))
+    distance = find_distance(error, errors)
+    width = spreads[s.source].compute_half_width(sharded=error.sharded, mixture=error.mixture, distance=distance)
+    factor = math.exp(width)
     return replace(s, low=s.found / factor, high=s.found * factor)
 
 
@@ -152,12 +157,20 @@ def _list_measured_peaks(
             cause=remark or (largest_terms(ours) if ours else ""),
             rows_of=row.get(ROWS_OF, ""),
         )
-        yield one, PeakError(one.source, math.log(one.found / measured), **classes_of(ours)) if ours else None
+        gpu = case.inputs["gpu"]
+        yield one, build_error(one, ours, attempted(name_gpu, gpu) or "") if ours else None
 
 
-def classes_of(found: Footprint) -> dict[str, bool]:
-    """The classes that widen a peak's interval."""
-    return {"sharded": found.basis.gpus > 1, "mixture": found.basis.measure.experts > 0 and found.basis.recipe.trains}
+def build_error(scored: Scored, footprint: Footprint, gpu: str) -> PeakError:
+    """How far off a footprint was, on which GPU ("": not stated), with the classes that widen its interval."""
+    return PeakError(
+        source=scored.source,
+        log=math.log(scored.found / scored.measured),
+        sharded=footprint.basis.gpus > 1,
+        mixture=footprint.is_mixture,
+        kind=footprint.kind,
+        gpu=gpu,
+    )
 
 
 def largest_terms(found: Footprint) -> str:

@@ -187,6 +187,7 @@ def recipe_of(row: Row, kind: str) -> Recipe:
     ckpt = {"y": "full", "n": "none", "selective": "selective"}.get(row["act_ckpt"].split(" ")[0], "none")
     batch, accumulation = batch_of(row)
     framework = framework_of(row)
+    fused = "chunked" in words or "liger" in words or "fused cross-entropy" in words  # else the baseline of what is compared
     return Recipe(
         method=method,
         precision=precision(row),
@@ -202,8 +203,8 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         framework=framework,
         gradient_accumulation=accumulation,
         dropout=True if framework in DROPS or kind == "encoder" else None,
-        fused_loss="chunked" in words or "liger" in words or "fused cross-entropy" in words,
-        loss="in-place" if IN_PLACE.search(note) else "auto",
+        fused_loss=fused,
+        loss="in-place" if IN_PLACE.search(note) else "auto" if fused else "whole",
         moments="bf16" if "bf16 moments" in note or "moments in bf16" in note else "auto",
         compiled=bool(COMPILED.search(note)),
         optimizer_in_backward="step in backward" in row["optimizer"],

@@ -20,7 +20,7 @@ from costguard.sizing.job_flags import build_job_table
 FIELDS = (
     *("template", "model", "method", "preference", "precision", "quant", "optimizer", "seq_len", "decoder_len", "kv_cache"),
     *("micro_batch", "checkpointing", "attention", "lora_rank", "lora_targets", "zero", "fsdp", "tp", "pp", "cp", "ep"),
-    "offload",
+    *("offload", "fit"),
 )
 """What decides how much memory a job needs."""
 COMMAND = add_options(FileCommand, o.list_job_options(*FIELDS))

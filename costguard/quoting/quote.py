@@ -97,6 +97,11 @@ class QuoteOption:
         return self.price is not None and self.price.fresh
 
     @property
+    def is_doubtful(self) -> bool:
+        """Return whether the job may not fit on this hardware."""
+        return self.placement is not None and self.placement.fit == "maybe"
+
+    @property
     def footprint(self) -> Footprint | None:
         """Return the memory content of each GPU; None for a plain rental."""
         return self.placement.footprint if self.placement else None
@@ -257,15 +262,17 @@ def list_cap_warnings(usd: MoneyInterval | None, hours: Interval | None, limits:
 def rank_options(options: Iterable[QuoteOption], sort: str) -> tuple[QuoteOption, ...]:
     """Sort options by `sort`, unknown figures last, and mark the cheapest, the fastest and those on the Pareto front.
 
-    Only fresh prices get these marks. Older ones that are expected to cost less than the cheapest of them are "maybe cheaper".
+    Only fresh prices get these marks, and only hardware that fits, where some does.
+    Older ones that are expected to cost less than the cheapest of them are "maybe cheaper".
     """
     ordered = sorted(options, key=_build_sort_key(sort))
     priced = [o for o in ordered if o.usd and o.hours]
-    fresh = [o for o in priced if o.is_fresh]
+    certain = [o for o in priced if not o.is_doubtful] or priced
+    fresh = [o for o in certain if o.is_fresh]
     cheapest = min(fresh, key=_get_usd_then_hours, default=None)
     fastest = min(fresh, key=lambda o: (_get_expected_hours(o), _get_expected_usd(o)), default=None)
     front = {id(o) for o in _find_pareto_front(fresh)}
-    marks = {CHEAPEST: {id(cheapest)}, FASTEST: {id(fastest)}, PARETO: front, **_mark_maybe(priced, cheapest)}
+    marks = {CHEAPEST: {id(cheapest)}, FASTEST: {id(fastest)}, PARETO: front, **_mark_maybe(certain, cheapest)}
     marked = {chosen for who in marks.values() for chosen in who}
     return tuple(
         replace(o, marks=tuple(m for m, who in marks.items() if id(o) in who)) if id(o) in marked else o for o in ordered
@@ -295,6 +302,7 @@ def choose_advice(options: tuple[QuoteOption, ...], rows: int = ADVISED) -> Advi
     """
     ranked = list(enumerate(options, 1))
     priced = [(rank, one) for rank, one in ranked if one.usd and one.hours and one.offer]
+    priced = [pair for pair in priced if not pair[1].is_doubtful] or priced
     lasting = [pair for pair in priced if pair[1].offer and pair[1].offer.tier != SPOT]
     spot = [pair for pair in priced if pair[1].offer and pair[1].offer.tier == SPOT]
     chosen: dict[int, list[str]] = {}
@@ -357,7 +365,7 @@ def refuse_for_memory(placement: Placement) -> QuoteRefusal:
     return QuoteRefusal(
         gpu=placement.gpu.name,
         gpu_count=placement.gpu_count,
-        reason=f"needs {needs:.1f} GiB a GPU, has {has:.1f}",
+        reason=placement.explain_fit() or f"needs {needs:.1f} GiB a GPU, has {has:.1f}",
         needs_gib=needs,
         has_gib=has,
     )

@@ -96,10 +96,10 @@ def _change_updates(job: Job) -> Alternative:
 ALTERNATIVES: dict[str, Callable[[Job], Alternative]] = {
     "method": _change_to_lora,
     "seq_len": _halve_seq_len,
-    "micro_batch": lambda job: _change_recipe(job, "micro_batch", 4),
+    "micro_batch": lambda job: _change_recipe(job, "micro_batch", 1 if job.recipe.micro_batch > 1 else 4),
     "precision": _change_precision,
     "checkpointing": lambda job: _change_recipe(job, "checkpointing", "none"),
-    "fused_loss": lambda job: ("false", replace(job, recipe=replace(job.recipe, fused_loss=False))),
+    "loss": lambda job: None if job.recipe.loss != "auto" else _change_recipe(job, "loss", "fused"),
     "optimizer": lambda job: None if job.recipe.adapters else _change_recipe(job, "optimizer", "adamw-8bit"),
     "preference.reference": _drop_companion("reference"),
     "preference.reward_model": _drop_companion("reward"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from costguard.errors import InputError, collect_errors, raise_errors
 from costguard.sizing.architecture import SAMPLE_UNITS, Architecture
 from costguard.sizing.memory.adapters import resolve_targets
+from costguard.sizing.memory.frameworks import choose_loss
 from costguard.sizing.recipe import (
     LORA_CHECKS,
     NETWORK_CHECKS,
@@ -33,6 +34,7 @@ from costguard.sizing.serving_load import SERVING_CHECKS, ServingLoad, read_serv
 from costguard.values import checks
 from costguard.values.checks import (
     Check,
+    choose_from,
     declare_field,
     describe_value,
     list_checks,
@@ -49,11 +51,8 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
 
 DEFAULT_SEQ_LEN = 2048
 LONG_CONTEXT = 32_768
-"""Tokens a sequence from which a fused loss is assumed. Whole fp32 logits of 32,768 tokens and 128,256 words are 50 GB with
-their gradients, and recipes of such lengths fuse or chunk the loss: ArcticTraining's ALST (arXiv 2506.13996, 2025),
-torchtune, Halo."""
-FUSED_AT_LENGTH = ("fused_loss", "true")
-"""What `Job.assumed` says of it."""
+"""Tokens a sequence from which the loss is named among the assumptions: its logits and gradients are 50 GB in fp32 at 128,256
+words. Recipes of such lengths fuse or chunk the loss where the trainer can (ALST, arXiv 2506.13996, 2025; torchtune)."""
 DEFAULT_MAX_GPUS = 64
 MOST_GPUS = 1_000_000
 MOST_DISK_GB = 10_000_000
@@ -122,6 +121,7 @@ def _read_price_age(value: object, field: str) -> timedelta:
 class JobLimits:
     """Limits of an answer. None: no limit. An empty tuple selects nothing.
 
+    `fit`: "yes" refuses hardware on which the job only may fit.
     `exclude`: providers to leave out. `regions`: also continents and countries. `secure_only`: no machines in private hands.
     """
 
@@ -135,6 +135,7 @@ class JobLimits:
     max_gpus: int = declare_field(partial(checks.require_whole_number, most=MOST_GPUS), default=DEFAULT_MAX_GPUS)
     max_price_age: timedelta | None = declare_field(_read_price_age, default=None)
     secure_only: bool = declare_field(require_bool, default=False)
+    fit: str = declare_field(choose_from(("maybe", "yes")), default="maybe")
 
 
 LIMIT_CHECKS = list_checks(JobLimits)
@@ -204,6 +205,7 @@ class Job:
     - `serving`: the load that a server must carry; None: no load is stated.
     - `beside`: the other models of preference training; None if there are none.
     - `assumed`: (field, value) of everything that affects the answer and was not stated.
+    - `batch_open`: no micro_batch is stated, so each hardware gets the largest that fits it (`Placer`).
     - `calibration`: corrections from observed runs; None if there are no observed runs.
     """
 
@@ -220,6 +222,7 @@ class Job:
     checkpoint_every_hours: float = 1.0
     limits: JobLimits = JobLimits()
     assumed: tuple[tuple[str, str], ...] = ()
+    batch_open: bool = False
     calibration: Calibration | None = None
 
     @property
@@ -267,6 +270,7 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
         checkpoint_every_hours=checks.require_number(table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours"),
         limits=parse_job_limits(read_subtable(table, "limits")),
         assumed=tuple(assumed),
+        batch_open="micro_batch" in dict(assumed) and recipe.trains and preference is None,
     )
 
 
@@ -336,7 +340,6 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         fields["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(fields["seq_len"])))
     _check_decoder_len(fields, architecture)
-    _assume_fused_loss(table, fields, architecture, assumed)
     lora = read_subtable(table, "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
         precision = "bf16-amp"
@@ -348,7 +351,9 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
     if precision:
         fields.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
-    return Recipe(**fields, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
+    recipe = Recipe(**fields, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
+    assumed += _list_assumed_loss(table, recipe, architecture)
+    return recipe
 
 
 def _list_stated_keys(table: Table) -> dict[str, object]:
@@ -359,16 +364,11 @@ def _list_stated_keys(table: Table) -> dict[str, object]:
     return fields
 
 
-def _assume_fused_loss(
-    table: Table, fields: dict[str, object], architecture: Architecture, assumed: list[tuple[str, str]]
-) -> None:
-    """Set the fused loss of long sequences in `fields` where no loss is stated: see LONG_CONTEXT."""
-    if fields.get("method") == "inference" or "preference" in table:
-        return
-    length, words = fields.get("seq_len"), architecture.vocab * architecture.has_head
-    if words and "fused_loss" not in fields and "loss" not in fields and isinstance(length, int) and length >= LONG_CONTEXT:
-        fields["fused_loss"] = True
-        assumed.append(FUSED_AT_LENGTH)
+def _list_assumed_loss(table: Table, recipe: Recipe, architecture: Architecture) -> list[tuple[str, str]]:
+    """Return the loss of a long sequence where none is stated: what the framework does, however much memory that takes."""
+    is_stated = "fused_loss" in table or "loss" in table or "preference" in table
+    predicts = recipe.trains and architecture.has_head and architecture.vocab
+    return [] if is_stated or not predicts or recipe.seq_len < LONG_CONTEXT else [("loss", choose_loss(recipe))]
 
 
 def _check_decoder_len(fields: Table, architecture: Architecture) -> None:

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from costguard.sizing.job import FUSED_AT_LENGTH, LONG_CONTEXT, Job
+from costguard.sizing.job import Job
 from costguard.sizing.memory.footprint import compute_cache_capacity
+from costguard.sizing.memory.frameworks import choose_loss
 from costguard.sizing.placement import FABRIC_GPUS, MOST_JOINED, ImpossiblePlacement, Placer, SizedSplit, can_hold
 from costguard.sizing.recipe import Parallelism
 from costguard.values.gpu import GIB, Gpu
@@ -77,8 +78,14 @@ def _list_free_changes(job: Job) -> Iterator[JobChange]:
     r = job.recipe
     if r.attention == "eager":
         yield _change_recipe(job, "attention", "flash", "none: same result, faster")
-    if r.trains and not r.fused_loss and job.architecture.has_head and job.architecture.vocab and not job.beside:
-        yield _change_recipe(job, "fused_loss", value=True, cost="none: the loss in chunks (Liger, torchtune)")
+    has_logits = choose_loss(r) in ("whole", "in-place") and job.architecture.has_head and job.architecture.vocab
+    if r.trains and has_logits and not job.beside:
+        cost = "none: the loss in chunks (Liger, torchtune)"
+        yield (
+            _change_recipe(job, "fused_loss", value=True, cost=cost)
+            if r.loss == "auto"
+            else _change_recipe(job, "loss", "fused", cost)  # stated: both keys would contradict each other
+        )
     if r.micro_batch > 1:
         yield _change_recipe(job, "micro_batch", 1, "more passes a step" if r.trains else "fewer sequences at once")
 
@@ -153,16 +160,10 @@ def _list_shorter_changes(job: Job) -> Iterator[JobChange]:
 
 
 def _halve_length(job: Job) -> JobChange:
-    """Return half the sequence length; of a server, half of the longer of its prompts and answers.
-
-    Below LONG_CONTEXT the loss is whole again if it was fused by assumption: whoever states this length alone gets that job.
-    """
+    """Return half the sequence length; of a server, half of the longer of its prompts and answers."""
     load, cost = job.serving, "shorter context"
     if load is None:
-        half = _change_recipe(job, "seq_len", job.recipe.seq_len // 2, cost)
-        if FUSED_AT_LENGTH not in job.assumed or half.job.recipe.seq_len >= LONG_CONTEXT:
-            return half
-        return replace(half, job=replace(half.job, recipe=replace(half.job.recipe, fused_loss=False)))
+        return _change_recipe(job, "seq_len", job.recipe.seq_len // 2, cost)
     field = "prompt_len" if load.prompt_len >= load.output_len else "output_len"
     was = max(load.prompt_len, load.output_len)
     shorter = replace(load, **{field: was // 2})

@@ -32,6 +32,9 @@ class Hardware:
     nodes: int = 1
 
 
+FITS = ("yes", "maybe", "no")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """A job on `nodes` machines with `gpu_count` GPUs each.
@@ -59,9 +62,29 @@ class Placement:
         return self.footprint.reserved / GIB
 
     @property
+    def fit(self) -> str:
+        """Return whether each GPU holds its part, by the 80 % interval of what it needs: one of FITS.
+
+        Host memory is checked with the offer instead.
+        """
+        needs = self.footprint.reserved_interval.scale(1 / GIB)
+        return "yes" if needs.high <= self.gpu.memory_gib else "maybe" if needs.low <= self.gpu.memory_gib else "no"
+
+    @property
     def fits(self) -> bool:
-        """Return whether each GPU can hold its part; host memory is checked with the offer instead."""
+        """Return whether the job may fit: `fit` is yes or maybe."""
+        return self.fit != "no"
+
+    @property
+    def is_expected_to_fit(self) -> bool:
+        """Return whether the expected need fits: by this, hardware and a split are chosen where they are not stated."""
         return self.needs_gib <= self.gpu.memory_gib
+
+    def explain_fit(self) -> str:
+        """Return why the job may not fit, in GiB; "" if it fits or does not."""
+        needs = self.footprint.reserved_interval.scale(1 / GIB)
+        doubt = f"may not fit: needs {needs.low:.0f} to {needs.high:.0f} of {self.gpu.memory_gib:.1f} GiB a GPU"
+        return doubt if self.fit == "maybe" else ""
 
     @property
     def host_gib(self) -> float:
@@ -104,6 +127,7 @@ class Placer:
     job: Job
     _recipes: dict[str, Recipe] = field(default_factory=dict)
     _sized: dict[tuple[str, int, int, bool], tuple[SizedSplit, ...] | ImpossiblePlacement] = field(default_factory=dict)
+    _batches: dict[tuple[Recipe, Parallelism, int, int], SizedSplit | None] = field(default_factory=dict)
 
     def place(self, gpu: Gpu, gpu_count: int, nodes: int = 1) -> Placement | ImpossiblePlacement:
         """Return the lightest split that fits; if none fits, the one that needs the least memory.
@@ -114,6 +138,8 @@ class Placer:
         if isinstance(ways, ImpossiblePlacement):
             return ways
         chosen = _find_lightest_fit(ways, gpu) or min(ways, key=lambda w: w.reserved)
+        if self.job.batch_open:
+            chosen = self._enlarge_batch(chosen, gpu, gpu_count * nodes)
         return Placement(
             gpu=gpu,
             gpu_count=gpu_count,
@@ -127,6 +153,25 @@ class Placer:
                 *list_precision_notes(self.job.recipe, gpu),
             ),
         )
+
+    def _enlarge_batch(self, split: SizedSplit, gpu: Gpu, gpus: int) -> SizedSplit:
+        """Return the split with the largest micro_batch whose high end fits: a power of two, at most the global batch.
+
+        Where that is not stated, a step has at most MOST_SEQUENCES.
+        """
+        ranks, has = split.parallel.count_data_ranks(gpus), gpu.memory_gib * GIB
+        most = MOST_SEQUENCES // ranks if self.job.global_batch_tokens is None else MOST_BATCH
+        sized, batch = split, 2
+        while batch <= most:
+            key = (split.recipe, split.parallel, gpus, batch)
+            if key not in self._batches:
+                larger = _size_split(self.job, replace(split.recipe, micro_batch=batch), split.parallel, gpus)
+                self._batches[key] = larger if isinstance(larger, SizedSplit) else None
+            enlarged = self._batches[key]
+            if enlarged is None or enlarged.footprint.reserved_interval.high > has:
+                break
+            sized, batch = enlarged, 2 * batch
+        return sized
 
     def place_on_enough(self, gpu: Gpu, gpu_count: int) -> Placement | ImpossiblePlacement:
         """Return the placement on one machine if it fits there, else on the fewest machines that hold the job.
@@ -168,9 +213,23 @@ class Placer:
         return self._sized[key]
 
 
+MOST_SEQUENCES, MOST_BATCH = 256, 65_536
+"""Sequences of a step where no global batch is stated: 256 of 2,048 tokens are the half million tokens with which GPT-3's small
+models were trained (arXiv 2005.14165, table 2.1). And the most that one pass may have where one is."""
+
+
+def fix_batch(job: Job, placement: Placement) -> Job:
+    """Return `job` with the micro_batch that `placement` was given, where none is stated: as if it had been written."""
+    if not job.batch_open:
+        return job
+    batch = placement.recipe.micro_batch
+    assumed = tuple((field, str(batch) if field == "micro_batch" else value) for field, value in job.assumed)
+    return replace(job, recipe=replace(job.recipe, micro_batch=batch), assumed=assumed, batch_open=False)
+
+
 def can_hold(placement: Placement | ImpossiblePlacement) -> bool:
-    """Return whether the job could be placed and fits."""
-    return isinstance(placement, Placement) and placement.fits
+    """Return whether the job could be placed and is expected to fit."""
+    return isinstance(placement, Placement) and placement.is_expected_to_fit
 
 
 def _find_lightest_fit(ways: tuple[SizedSplit, ...], gpu: Gpu) -> SizedSplit | None:
@@ -180,7 +239,7 @@ def _find_lightest_fit(ways: tuple[SizedSplit, ...], gpu: Gpu) -> SizedSplit | N
 
 
 def _size_split(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> SizedSplit | ImpossiblePlacement:
-    accumulated = _compute_accumulation(job, parallel, gpus)
+    accumulated = _compute_accumulation(job, recipe, parallel, gpus)
     if isinstance(accumulated, ImpossiblePlacement):
         return accumulated
     if accumulated != recipe.gradient_accumulation:
@@ -216,7 +275,7 @@ def _list_worthwhile_splits(job: Job, gpu_count: int, nodes: int) -> tuple[Paral
     return tuple(Parallelism(tp=tp, pp=pp) for pp, tp in _list_serving_splits(gpu_count, nodes))
 
 
-def _compute_accumulation(job: Job, parallel: Parallelism, gpus: int) -> int | ImpossiblePlacement:
+def _compute_accumulation(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> int | ImpossiblePlacement:
     """Return the passes per optimizer step: the recipe's, or the number that `global_batch_tokens` needs, rounded up.
 
     Return ImpossiblePlacement if one pass exceeds `global_batch_tokens` or the ranks do not divide `gpus`.
@@ -225,7 +284,7 @@ def _compute_accumulation(job: Job, parallel: Parallelism, gpus: int) -> int | I
         return ImpossiblePlacement(reason=f"tp x pp x cp = {parallel.model_ranks} ranks do not divide {gpus} GPUs")
     if job.global_batch_tokens is None:
         return job.recipe.gradient_accumulation
-    one_pass = job.example_sequences * job.recipe.micro_tokens * parallel.count_data_ranks(gpus)
+    one_pass = job.example_sequences * recipe.micro_tokens * parallel.count_data_ranks(gpus)
     if one_pass > job.global_batch_tokens:
         return ImpossiblePlacement(
             reason=f"a pass over {gpus} GPUs is {one_pass:,} tokens, over global_batch_tokens = {job.global_batch_tokens:,}"

@@ -72,7 +72,8 @@ ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = (
     *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
-    *("megatron", "megatron-2021", "automodel", "deepspeed", "deepspeed-2023", "unsloth", "halo"),
+    *("trl", "axolotl", "llamafactory", "ms-swift", "diffusers", "megatron", "megatron-2021"),
+    *("automodel", "deepspeed", "deepspeed-2023", "unsloth", "halo"),
 )
 """Whose modules and optimizers run the job, where that changes the bytes: `sizing/memory/frameworks.py` says what each keeps.
 A year means: as it was up to then; without one: as it is today."""
@@ -81,14 +82,10 @@ _TRANSFORMERS, _MEGATRON_CORE = "it trains transformers' modules with its Traine
 FRAMEWORK_ALIASES = {
     "transformers": ("hf", "another name of it"),
     "huggingface": ("hf", "another name of it"),
-    "trl": ("hf", _TRANSFORMERS),
     "peft": ("hf", _TRANSFORMERS),
     "accelerate": ("hf", _TRANSFORMERS),
-    "axolotl": ("hf", _TRANSFORMERS),
-    "llamafactory": ("hf", _TRANSFORMERS),
-    "msswift": ("hf", _TRANSFORMERS),
-    "swift": ("hf", _TRANSFORMERS),
-    "diffusers": ("hf", "its scripts train eager modules in the same way"),
+    "msswift": ("ms-swift", "another name of it"),
+    "swift": ("ms-swift", "another name of it"),
     "megatronlm": ("megatron", "another name of it"),
     "megatroncore": ("megatron", "another name of it"),
     "megatronbridge": ("megatron", _MEGATRON_CORE),
@@ -97,6 +94,8 @@ FRAMEWORK_ALIASES = {
 }
 """Folded names that people write, the framework that keeps the same bytes, and why. What such a library switches on by its own
 settings (Liger, Unsloth's kernels, sample packing) is not implied: fused_loss, compiled and micro_batch state it."""
+RUN_BY_TRANSFORMERS = ("trl", "axolotl", "llamafactory", "ms-swift", "diffusers")
+"""Frameworks whose modules are those of `hf`: what was measured of one tells of the others."""
 SERVER_NAMES = ("vllm", "sglang", "tensorrtllm", "trtllm", "tgi")
 
 ADAPTER_METHODS = ("lora", "qlora")
@@ -119,7 +118,13 @@ def resolve_framework(name: str) -> tuple[str, str]:
     """Return the framework that `name` means, and why if it is another word; an unknown name is returned as it is."""
     if name in FRAMEWORKS:
         return name, ""
-    return FRAMEWORK_ALIASES.get(fold_name(name), (name, ""))
+    folded = fold_name(name)
+    return (folded, "") if folded in FRAMEWORKS else FRAMEWORK_ALIASES.get(folded, (name, ""))
+
+
+def name_library(framework: str) -> str:
+    """Return the library whose modules a framework runs, whatever its year."""
+    return "hf" if framework in RUN_BY_TRANSFORMERS else framework.partition("-")[0]
 
 
 def _check_framework(name: object, field: str) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
 class FittingGpus:
     """The smallest number of GPUs of one kind, in one machine, that holds the job.
 
-    `precision`: that in which the job runs there, and whose memory this is.
+    `precision`: that in which the job runs there, and whose memory this is. `fit`: maybe where the high end of it
+    does not fit, else yes.
     """
 
     gpu: str
@@ -27,16 +28,22 @@ class FittingGpus:
     reserved_gib: float
     has_gib: float
     precision: str
+    fit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChangeEffect:
-    """The effect of one change: the resulting peak, and whether the job then fits (None: no hardware stated)."""
+    """The effect of one change: the resulting peak, and `fit`, yes, maybe or no (None: no hardware stated)."""
 
     lever: JobChange
     peak_gib: float
     saves_gib: float
-    fits: bool | None
+    fit: str | None
+
+    @property
+    def fits(self) -> bool | None:
+        """Return whether the job may fit then."""
+        return None if self.fit is None else self.fit != "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,7 @@ class SizeAnswer:
     """The answer.
 
     - `placed`: the job on the stated hardware. `footprint`: its footprint there, or on one large enough GPU.
+    - `fit`: yes, maybe or no; None as `fits`, which is true for yes and maybe.
     - `exact`: one step executed on fake tensors; None if it was not requested.
     - `capacity`: tokens of KV cache that fit on the stated hardware; None for training, or if no hardware was stated.
     """
@@ -58,6 +66,11 @@ class SizeAnswer:
     warnings: tuple[str, ...] = ()
     exact: ExactMemory | None = None
     capacity: int | None = None
+
+    @property
+    def fit(self) -> str | None:
+        """Return whether the job fits on the stated hardware; None where none is stated."""
+        return None if self.placed is None else self.placed.fit
 
     @property
     def sequences(self) -> int | None:

@@ -139,7 +139,8 @@ QUOTE_FITS: Mapping[str, ColumnFit] = {
 def build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Mapping[int, str] | None) -> TableView:
     """Return a row for each of `shown`; `words` as in `build_quote_document`."""
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
-    notes = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
+    marks = {id(o): o.marks if words is None else (words.get(ranks[id(o)], ""),) for o in shown}
+    notes = {id(o): ", ".join(filter(None, (*marks[id(o)], "may not fit" * o.is_doubtful))) for o in shown}
     rank: Column[QuoteOption] = Column("", "#>", lambda o: ranks[id(o)])
     note: Column[QuoteOption] = Column("", "note", lambda o: notes[id(o)])
     if _is_server(quote):
@@ -193,7 +194,11 @@ def _format_short_money(o: QuoteOption) -> str:
 
 
 def _format_split(o: QuoteOption) -> str:
-    return format_split(o.placement.parallel) if o.placement else "-"
+    """Return how the job is split, and the sequences of one pass where it trains: `fsdp b16`."""
+    if o.placement is None:
+        return "-"
+    split, recipe = format_split(o.placement.parallel), o.placement.recipe
+    return f"{split.removeprefix('-')} b{recipe.micro_batch}".strip() if recipe.trains else split
 
 
 def _format_need(o: QuoteOption) -> str:
@@ -328,7 +333,9 @@ def _build_option_data(o: QuoteOption) -> dict[str, object]:
         "peak_gib": build_peak_data(place.footprint) if place else None,
         "gpu_memory_gib": round(o.gpu.memory_gib, 3),
         "fits": place.fits if place else None,
+        "fit": place.fit if place else None,
         "parallel": build_parallel_data(place.parallel) if place else None,
+        "micro_batch": place.recipe.micro_batch if place else None,
         "tokens_per_s_per_gpu": build_interval_data(o.throughput.tokens_per_s_per_gpu) if o.throughput else None,
         **_build_unit_speed(o),
         "hours": build_interval_data(o.hours),

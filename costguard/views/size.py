@@ -18,7 +18,8 @@ GPUS_NAMED = 8
 def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()) -> Document:
     """Return the document: one record per GPU that holds the job; terms, GPUs and memory savings as tables."""
     fits_on = [
-        {"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3), "precision": f.precision} for f in size.fits_on
+        {"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3), "precision": f.precision, "fit": f.fit}
+        for f in size.fits_on
     ]
     data = {
         "schema": SCHEMA,
@@ -28,6 +29,7 @@ def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()
         "peak_gib": build_peak_data(size.footprint),
         "gpu_memory_gib": round(size.on.gpu.memory_gib, 3) if size.on else None,
         "fits": size.fits,
+        "fit": size.fit,
         "fits_on": fits_on,
         "capacity_tokens": size.capacity,
         "host_gib": to_gib(size.footprint.host_bytes),
@@ -39,6 +41,7 @@ def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()
                 "peak_gib": round(e.peak_gib, 3),
                 "saves_gib": round(e.saves_gib, 3),
                 "fits": e.fits,
+                "fit": e.fit,
                 "cost": e.lever.cost,
             }
             for e in size.levers
@@ -73,12 +76,13 @@ def _list_lead_lines(size: SizeAnswer) -> list[str]:
     lines = [f"{a.name} ({a.parameters / 1e9:.2f}B): {peak}"]
     if size.on and size.placed:
         has = size.on.gpu.memory_gib
-        verdict = "fits" if size.fits else "does not fit"
+        verdict = {"yes": "fits", "maybe": "may not fit", "no": "does not fit"}[size.placed.fit]
+        doubt = size.placed.explain_fit().removeprefix("may not fit")
         if size.fits and size.sequences == 0:
             verdict = "the weights fit, but no memory is left for one sequence,"
         split = format_split(size.placed.parallel)
         where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
-        lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
+        lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'}){doubt}")
     lines += _list_notes(size)
     if size.capacity is not None:
         each = size.job.recipe.seq_len
@@ -114,12 +118,18 @@ def _build_gpu_table(fits_on: tuple[FittingGpus, ...], precision: str) -> TableV
     rows = []
     for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
         same = [f for f in fits_on if f.count == count]
-        gpus = ", ".join(_format_kind(f, precision) for f in same[:GPUS_NAMED])
-        more = f" and {len(same) - GPUS_NAMED} larger kinds" if len(same) > GPUS_NAMED else ""
+        sure, doubtful = ([f for f in same if f.fit == fit] for fit in ("yes", "maybe"))
+        kinds = _join_kinds(sure, precision) if sure else "none for sure"
+        kinds += f"; may not fit: {_join_kinds(doubtful, precision)}" if doubtful else ""
         needed = min(same, key=lambda f: (f.precision != precision, f.has_gib)).reserved_gib
-        rows.append((str(count), f"{needed:.1f}", gpus + more))
+        rows.append((str(count), f"{needed:.1f}", kinds))
     columns = ("GPUs>", "needs GiB>", "smallest kinds that hold it, with their GiB")
     return TableView(title="Fits on (fewest of each kind)", columns=columns, rows=tuple(rows))
+
+
+def _join_kinds(kinds: list[FittingGpus], precision: str) -> str:
+    more = f" and {len(kinds) - GPUS_NAMED} larger kinds" if len(kinds) > GPUS_NAMED else ""
+    return ", ".join(_format_kind(kind, precision) for kind in kinds[:GPUS_NAMED]) + more
 
 
 def _format_kind(kind: FittingGpus, precision: str) -> str:
@@ -143,7 +153,7 @@ def _build_effect_table(title: str, effects: tuple[JobChangeEffect, ...]) -> Tab
             e.lever.change,
             f"{e.peak_gib:.1f}",
             f"{-e.saves_gib:+.1f}",
-            "-" if e.fits is None else "yes" if e.fits else "no",
+            e.fit or "-",
             e.lever.cost,
         )
         for e in effects

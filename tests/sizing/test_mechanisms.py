@@ -13,6 +13,7 @@ from costguard.services.quote.quote import check_precision
 from costguard.sizing.equivalents import find_equivalents, format_equivalents
 from costguard.sizing.job import parse_job
 from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.memory.frameworks import choose_loss
 from costguard.sizing.recipe import Lora, Parallelism, Recipe
 
 FACTS = ShippedFacts()
@@ -178,12 +179,11 @@ def test_a_u_net_holds_its_vae_and_text_encoders() -> None:
     assert load.terms["weights"] > 2 * (2_567_463_684 + 901_374_183)
 
 
-def test_a_long_sequence_is_assumed_to_have_a_fused_loss_unless_one_is_stated() -> None:
+def test_the_loss_of_a_long_sequence_is_the_frameworks_and_named_unless_one_is_stated() -> None:
     shape = FACTS.get_architecture("llama-3.1-8b")
-    long = parse_job({"model": "llama-3.1-8b", "seq_len": 131_072}, shape)
-    assert ("fused_loss", "true") in long.assumed
-    assert long.recipe.fused_loss
-    for stated in ({"fused_loss": False}, {"loss": "whole"}):
-        assert not parse_job({"model": "llama-3.1-8b", "seq_len": 131_072, **stated}, shape).recipe.fused_loss
-    assert not parse_job({"model": "llama-3.1-8b", "seq_len": 8192}, shape).recipe.fused_loss
-    assert compute_footprint(shape, long.recipe, Parallelism(fsdp=True), gpus=8).reserved < 79.1 * 2**30
+    for framework, loss in (("hf", "whole"), ("torchtune", "chunked"), ("unsloth", "fused")):
+        long = parse_job({"model": "llama-3.1-8b", "seq_len": 131_072, "framework": framework}, shape)
+        assert ("loss", loss) in long.assumed
+        assert choose_loss(long.recipe) == loss
+    for stated in ({"fused_loss": True}, {"loss": "whole"}, {"seq_len": 8192}):
+        assert "loss" not in dict(parse_job({"model": "llama-3.1-8b", "seq_len": 131_072, **stated}, shape).assumed)

@@ -19,7 +19,7 @@ def test_shared_jobs_and_mixtures_are_less_certain() -> None:
 
 
 def test_no_interval_is_narrower_than_two_sources_of_one_recipe() -> None:
-    certain = PeakSpread(one_gpu=0.001, sharded=1.0, mixture=1.0)
+    certain = PeakSpread(one_gpu=0.001, sharded=1.0, mixture=1.0, unlike=(1.0,))
     assert certain.compute_half_width(sharded=False, mixture=False) == LEAST_HALF_WIDTH
 
 

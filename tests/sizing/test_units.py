@@ -91,7 +91,7 @@ def test_disk_holds_the_weights_as_they_were_released() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("axolotl", "hf"), ("LLaMA-Factory", "hf"), ("ms-swift", "hf"), ("NeMo", "megatron")]
+    ("name", "meant"), [("peft", "hf"), ("LLaMA-Factory", "llamafactory"), ("swift", "ms-swift"), ("NeMo", "megatron")]
 )
 def test_a_framework_goes_by_the_names_that_people_write(name: str, meant: str) -> None:
     assert resolve_framework(name)[0] == meant

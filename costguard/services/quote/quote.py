@@ -40,7 +40,7 @@ from costguard.sizing.assumptions import format_effect, list_alternatives, list_
 from costguard.sizing.gpu_precision import explain_missing_precision
 from costguard.sizing.job import Job, JobLimits, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
-from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer
+from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, fix_batch
 from costguard.sizing.recipe import Parallelism
 from costguard.sizing.speed.duration import (
     Duration,
@@ -94,8 +94,9 @@ def build_quote(
         else:
             options.append(option)
     best = rank_options(options, sort)
+    place = best[0].placement if best else None
     return Quote(
-        asked=request,
+        asked=fix_batch(request, place) if place and isinstance(request, Job) else request,
         options=best,
         refused=tuple(refused),
         warnings=(
@@ -184,7 +185,7 @@ def _quote_job(
         placement = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
         if isinstance(placement, ImpossiblePlacement):
             yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason=placement.reason, has_gib=gpu.memory_gib)
-        elif not placement.fits:
+        elif not _is_offered(placement, job, chosen_by_user=on is not None):
             yield refuse_for_memory(placement)
         else:
             timed = _time_placement(job, placement, facts, boot)
@@ -193,6 +194,13 @@ def _quote_job(
                 if isinstance(timed, TimedPlacement)
                 else (timed,)
             )
+
+
+def _is_offered(placement: Placement, job: Job, *, chosen_by_user: bool) -> bool:
+    """Return whether to offer the hardware: on a user's choice the job may be tried, else it is expected to fit."""
+    if job.limits.fit == "yes":
+        return placement.fit == "yes"
+    return placement.fits if chosen_by_user else placement.is_expected_to_fit
 
 
 def _time_placement(job: Job, placement: Placement, facts: ShippedFacts, boot: Interval) -> TimedPlacement | QuoteRefusal:
@@ -210,7 +218,8 @@ def _time_placement(job: Job, placement: Placement, facts: ShippedFacts, boot: I
         if job.computed_tokens
         else None
     )
-    return TimedPlacement(placement=placement, throughput=speed, duration=took, notes=(*placement.notes, *speed.notes))
+    notes = (*filter(None, (placement.explain_fit(),)), *placement.notes, *speed.notes)
+    return TimedPlacement(placement=placement, throughput=speed, duration=took, notes=notes)
 
 
 def _price_offers(
@@ -368,12 +377,14 @@ def _list_warnings(request: Job | Rental, best: QuoteOption | None, facts: Shipp
     """Return warnings on missing fields, and on how other assumptions would change the best option."""
     if isinstance(request, Rental):
         return ()
+    request = fix_batch(request, best.placement) if best and best.placement else request
     effects = _estimate_best_effects(request, best, facts) if best and request.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
     return (
         *(() if request.tokens or request.serving else unknown),
         *list_assumption_warnings(request, effects),
         *list_shape_notes(request),
+        *(best.placement.footprint.list_distance_notes() if best and best.placement else ()),
         *_list_batch_warnings(request),
         *_list_guidance_warnings(request),
         *_list_master_weight_notes(request, effects),
@@ -429,9 +440,12 @@ def _list_assumption_effects(
         except InputError:  # what cannot be is no alternative
             continue
         if isinstance(trial, Placement):
-            faster = compute_job_speed(other, trial, facts.get_efficiency()) if speed and trial.fits else None
+            faster = compute_job_speed(other, trial, facts.get_efficiency()) if speed and trial.is_expected_to_fit else None
             memory = trial.needs_gib / placement.needs_gib
-            yield field, format_effect(value, hours=_compute_speed_ratio(speed, faster), memory=memory, fits=trial.fits)
+            yield (
+                field,
+                format_effect(value, hours=_compute_speed_ratio(speed, faster), memory=memory, fits=trial.is_expected_to_fit),
+            )
 
 
 def _compute_speed_ratio(speed: Throughput | None, faster: Throughput | None) -> float | None:

@@ -179,10 +179,10 @@ def answer_size(
     tables = (*list_footprint_tables(answer.footprint), build_what_if_table(flow.list_what_ifs(answer))) if explain else ()
     document = build_size_document(answer, explain=tables)
     refusal = None
-    if answer.fits is False:
-        helpful = [e.lever.change for e in answer.levers if e.fits]
+    if answer.fits is False or (answer.fit == "maybe" and job.limits.fit == "yes"):
+        helpful = [e.lever.change for e in answer.levers if e.fit == "yes"]
         hint = f"would fit with: {'; or '.join(helpful[:3])}" if helpful else "no single change makes it fit: use more GPUs"
-        refusal = NoAnswerError("the job does not fit on the stated hardware", hint=hint)
+        refusal = NoAnswerError(f"the job {'does' if answer.fit == 'no' else 'may'} not fit on the stated hardware", hint=hint)
     return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal, value=answer)
 
 

@@ -14,7 +14,7 @@ from costguard.sizing.gpu_precision import choose_precision, explain_missing_pre
 from costguard.sizing.job import Job, Table, list_assumption_warnings
 from costguard.sizing.memory.footprint import Footprint, compute_cache_capacity
 from costguard.sizing.memory_savings import JobChange, list_enlargements, list_memory_savings, list_small_steps
-from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, compute_job_footprint
+from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, compute_job_footprint, fix_batch
 from costguard.sizing.recipe import Parallelism
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB, Gpu
@@ -27,6 +27,7 @@ GPU_COUNTS = (1, 2, 4, 8)
 """GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
 
 ONE_COPY = Parallelism()
+ONE_SEQUENCE = "no hardware is stated, so micro_batch is 1: with --on it is the largest power of two that fits"
 PARAMETER_TOLERANCE = 0.001
 """Share by which two counts of one model's parameters may differ: a pooler, a classifier."""
 
@@ -43,6 +44,7 @@ def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> Si
     check_precision(job, [on.gpu] if on else [])
     placer = Placer(job=job)
     placement = _place_as_stated(placer, on) if on else None
+    job = fix_batch(job, placement) if placement else replace(job, batch_open=False)
     need = placement.footprint if placement else _compute_footprint(job)
     return SizeAnswer(
         job=job,
@@ -52,7 +54,12 @@ def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> Si
         fits=placement.fits if placement else None,
         fits_on=tuple(_list_fitting_gpus(placer, facts.get_gpus())),
         levers=tuple(_list_memory_savings(job, on, need)),
-        warnings=(*list_assumption_warnings(job), *list_shape_notes(job)),
+        warnings=(
+            *list_assumption_warnings(job),
+            *list_shape_notes(job),
+            *([] if on or not placer.job.batch_open else [ONE_SEQUENCE]),
+            *need.list_distance_notes(),
+        ),
         capacity=_compute_capacity(placement) if placement and not job.recipe.trains else None,
     )
 
@@ -140,8 +147,9 @@ def _list_fitting_gpus(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[Fitt
 
 
 def _search_counts(placer: Placer, gpus: list[Gpu]) -> Iterator[FittingGpus]:
-    """Yield the smallest count of each of `gpus`, which run the job in the same precision; nothing for a GPU with none.
+    """Yield the smallest count of each of `gpus` on which it may fit, as `--on` says of it; nothing for a GPU with none.
 
+    All of `gpus` run the job in the same precision. With `limits.fit = "yes"` the high end of what it needs must fit.
     Whole copies need as much on several GPUs as on one: for counts above one only sharded splits are tried.
     """
     sizes = [(gpu.memory_gib, gpu) for gpu in gpus]
@@ -152,18 +160,19 @@ def _search_counts(placer: Placer, gpus: list[Gpu]) -> Iterator[FittingGpus]:
         ways = placer.list_splits(left[0][1], count, sharded=count > 1)
         if isinstance(ways, ImpossiblePlacement):
             continue
-        needs = [(way.reserved / GIB, way) for way in ways]
+        needs = [(way.footprint.reserved_interval.scale(1 / GIB), way) for way in ways]
         sizes = []
         for has_gib, gpu in left:
-            for needs_gib, way in needs:
-                if needs_gib <= has_gib:
+            for need, way in needs:
+                if (need.high if placer.job.limits.fit == "yes" else need.low) <= has_gib:
                     yield FittingGpus(
                         gpu=gpu.name,
                         count=count,
                         peak_gib=way.footprint.peak / GIB,
-                        reserved_gib=needs_gib,
+                        reserved_gib=need.expected,
                         has_gib=has_gib,
                         precision=way.recipe.precision,
+                        fit="yes" if need.high <= has_gib else "maybe",
                     )
                     break
             else:
@@ -186,5 +195,5 @@ def _try_levers(changes: Iterable[JobChange], on: Hardware | None, now: Footprin
             lever=lever,
             peak_gib=need.peak / GIB,
             saves_gib=(now.peak - need.peak) / GIB,
-            fits=placement.fits if placement else None,
+            fit=placement.fit if placement else None,
         )

@@ -57,6 +57,7 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
         "hidden": 1,
         "loss_number": compute,
         "cache_splits": 1,
+        "content": "images",
     }
     return ModelMeasure(**_fill_with_zeros(ModelMeasure, has))  # type: ignore[arg-type]  # each value stands beside its name above
 

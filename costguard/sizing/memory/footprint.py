@@ -27,7 +27,7 @@ from operator import attrgetter
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory import overheads
 from costguard.sizing.memory.frameworks import OPTIMIZER_MOMENTS, choose_loss, get_framework
-from costguard.sizing.memory.interval import compute_peak_interval
+from costguard.sizing.memory.interval import RunKind, compute_peak_interval, describe_kind, explain_distance, find_nearest_run
 from costguard.sizing.memory.measure import measure_model
 from costguard.sizing.memory.model_measure import ModelMeasure
 from costguard.sizing.memory.phases import (
@@ -81,9 +81,35 @@ class Footprint:
     @property
     def peak_interval(self) -> Interval:
         """Return the 80 % interval of the peak, in bytes."""
+        distance = find_nearest_run(self.kind).distance
+        return compute_peak_interval(self.peak, sharded=self.basis.gpus > 1, mixture=self.is_mixture, distance=distance)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Return whether experts are trained; served, a mixture is its weights, which are known."""
+        return self.basis.measure.experts > 0 and self.basis.recipe.trains
+
+    @property
+    def kind(self) -> RunKind:
+        """Return the kind of run, by which measured ones are compared with it."""
         basis = self.basis
-        mixture = basis.measure.experts > 0 and basis.recipe.trains  # served, a mixture is its weights, which are known
-        return compute_peak_interval(self.peak, sharded=basis.gpus > 1, mixture=mixture)
+        return describe_kind(basis.measure.content, basis.recipe, basis.stage.parallel, basis.gpus)
+
+    def list_distance_notes(self) -> tuple[str, ...]:
+        """Return which measured run is the nearest, if none is like this one."""
+        note = explain_distance(self.kind)
+        return (note,) if note else ()
+
+    @property
+    def reserved_interval(self) -> Interval:
+        """Return the 80 % interval of what must fit, in bytes, around `reserved`.
+
+        The low end is the peak's with the context, because the allocator frees what it only cached before it fails; the high
+        end has the least slack that is published.
+        """
+        peak = self.peak_interval
+        high = self.context + peak.high * (1 + overheads.SLACK_LEAST)
+        return Interval(self.context + peak.low, self.reserved, max(self.reserved, high))
 
     @property
     def peak_phase(self) -> str:

@@ -35,15 +35,17 @@ class FrameworkTraits:
     - `ties`: a tied head is not stored a second time. `kernels`: GELU is PyTorch's kernel, whatever name the model's
         config uses.
     - `adapters_fp32`: adapters are fp32, and each makes an fp32 copy of its input unless the library `casts_adapters`.
-    - `loss_fp32`: logits are cast to fp32. `loss_copies`: fp32 tensors of the logits' size in the backward pass of the
-        loss; `loss_copies_split`: the same where tensor parallelism divides them.
+    - `loss`: what it does where nothing is stated. `loss_fp32`: logits are cast to fp32.
+    - `loss_copies`: fp32 tensors of the logits' size in the backward pass of the loss; `loss_copies_split`: the same where
+        tensor parallelism divides them.
     - `loss_compiled`: torch.compile includes the loss, so full fp32 logits never exist.
     - `softmax_fp32`: eager attention's softmax is fp32, and its result is a cast copy.
     - `clamps_scores`: Llama's eager attention keeps the scores from before they are clamped.
     - `logits_whole`: the chunks of the loss are cut from full logits. `quantises_head`: the head is quantised too.
     - `quantised_input`: bytes per number of the input that a frozen quantised matrix keeps, and of its dequantised
         copy.
-    - `upcasts`: weights that are not quantised become fp32. `double_quant`: nf4 scales are always quantised.
+    - `upcasts`: weights that are not quantised become fp32: "all", "norms" (and not embeddings and head) or "none".
+        `double_quant`: nf4 scales are always quantised.
     - `shards_root`: embedding and head are separate FSDP units, gathered only while they compute.
     - `flattens`: FSDP stores frozen and trained weights of a layer in one parameter, whose gradient covers both.
     - `syncs_late`: gradients are divided over ranks only after the last accumulated pass, and are full until then.
@@ -77,6 +79,7 @@ class FrameworkTraits:
     kernels: bool = False
     adapters_fp32: bool = True
     casts_adapters: bool = False
+    loss: str = "whole"
     loss_fp32: bool = True
     loss_copies: int = 3
     loss_copies_split: int = 3
@@ -86,7 +89,7 @@ class FrameworkTraits:
     logits_whole: bool = False
     quantises_head: bool = False
     quantised_input: int = 0
-    upcasts: bool = True
+    upcasts: str = "all"
     double_quant: bool = False
     shards_root: bool = False
     flattens: bool = False
@@ -122,6 +125,13 @@ HF = FrameworkTraits(
     gathered=overheads.GATHERED_LAYERS_FSDP1,
     slack_gathered=overheads.SLACK_SHARE_FSDP1,
 )
+# axolotl 0.19, monkeypatch/peft/utils.py: its copy of PEFT's preparation leaves out embed_tokens and lm_head; the residual
+# stream then begins in 16 bits, and a norm whose weight is fp32 makes it fp32 only until the next matrix.
+AXOLOTL = replace(HF, upcasts="norms")
+# trl 1.16, trainer/sft_trainer.py (since 0.26, 2025-12): PEFT's preparation is not called; adapters of quantised models become
+# bf16. llamafactory 0.9.5, model/adapter.py, and ms-swift 4.6 do not call it either; their adapters stay fp32.
+TRL = replace(HF, upcasts="none", narrows_quantised=True)
+UNPREPARED = replace(HF, upcasts="none")
 # transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
 # the backward pass beside the log-softmax and two gradients. AdamW runs over all weights at once: torch's default since 2.0
 # (March 2023), and Hugging Face's until torch 2.8 (August 2025), from which training_args.py takes the fused one.
@@ -143,7 +153,7 @@ LITGPT = FrameworkTraits(
     logits_whole=True,
     quantises_head=True,
     quantised_input=4,
-    upcasts=False,
+    upcasts="none",
     flattens=True,
     syncs_late=True,
     foreach=True,
@@ -156,7 +166,7 @@ LITGPT = FrameworkTraits(
 TORCHTITAN = FrameworkTraits(
     reduces_fp32=True,
     pads=False,
-    upcasts=False,
+    upcasts="none",
     shards_root=True,
     kernels=True,
     loss_compiled=True,
@@ -172,7 +182,7 @@ MEGATRON = FrameworkTraits(
     kernels=True,
     loss_copies=1,
     loss_copies_split=1,
-    upcasts=False,
+    upcasts="none",
     copies_gradients=False,
     masters=True,
     gradients_fp32=True,
@@ -185,6 +195,12 @@ MEGATRON = FrameworkTraits(
 
 FRAMEWORK_TRAITS = {
     "hf": HF,
+    "trl": TRL,
+    "axolotl": AXOLOTL,
+    "llamafactory": UNPREPARED,
+    "ms-swift": UNPREPARED,
+    # diffusers 0.42, examples/: torch.optim.AdamW in a loop of their own, whose default runs over all weights at once.
+    "diffusers": replace(HF, upcasts="none", foreach=True),
     "hf-2024": HF_2024,
     "hf-2022": HF_2022,
     # The same modules under DeepSpeed's engine, which keeps fp32 masters.
@@ -198,7 +214,7 @@ FRAMEWORK_TRAITS = {
         HF,
         gathered=overheads.GATHERED_LAYERS,
         slack_gathered=overheads.SLACK_SHARE_GATHERED,
-        upcasts=False,
+        upcasts="none",
         keeps_gathered=True,
         copies_reduced=True,
         narrows_quantised=True,
@@ -206,11 +222,12 @@ FRAMEWORK_TRAITS = {
     # torchtune 0.6: modules/attention.py expands k and v; modules/peft/lora.py follows the model's dtype;
     # modules/loss/ce_chunked_output_loss.py cuts whole logits into 8 chunks; torchao's NF4Tensor has int8 scales.
     "torchtune": FrameworkTraits(
+        loss="chunked",
         pads=False,
         kernels=True,
         adapters_fp32=False,
         logits_whole=True,
-        upcasts=False,
+        upcasts="none",
         double_quant=True,
         shards_root=True,
         copies_reduced=True,
@@ -238,7 +255,9 @@ FRAMEWORK_TRAITS = {
     "automodel": replace(TORCHTITAN, fuses=True),
     # Unsloth: Triton norms, rotary and SwiGLU, native grouped keys; base weights outside the layers stay 16-bit;
     # kernels/fast_lora.py multiplies adapters in the input's own precision.
-    "unsloth": FrameworkTraits(repeats_kv=False, pads=False, fuses=True, kernels=True, upcasts=False, casts_adapters=True),
+    "unsloth": FrameworkTraits(
+        loss="fused", repeats_kv=False, pads=False, fuses=True, kernels=True, upcasts="none", casts_adapters=True
+    ),
 }
 
 
@@ -253,6 +272,20 @@ def has_fused_kernels(recipe: Recipe) -> bool:
     return traits.fuses or recipe.compiled or choose_loss(recipe) in {"fused", "in-place"}
 
 
+BITSANDBYTES = ("nf4", "int8")
+"""What PEFT's preparation upcasts beside: it leaves alone what GPTQ, AQLM, HQQ, EETQ and torchao quantised (peft 0.21.2,
+utils/other.py, prepare_model_for_kbit_training)."""
+
+
+def choose_upcast(recipe: Recipe, parallel: Parallelism) -> str:
+    """Return which of the weights that are not quantised become fp32: "all", "norms" or "none".
+
+    No trainer prepares a model so that ZeRO-3 or FSDP shards, since both flatten weights of one precision.
+    """
+    prepared = recipe.method == "qlora" and recipe.quant in BITSANDBYTES and parallel.stage < 3  # noqa: PLR2004 - ZeRO's last
+    return get_framework(recipe).upcasts if prepared else "none"
+
+
 def is_layer_recomputed(recipe: Recipe) -> bool:
     """Return whether checkpointing drops a layer's tensors and computes them again, and not only attention's scores."""
     return recipe.checkpointing == "full" or (recipe.checkpointing == "selective" and get_framework(recipe).keeps_matmuls)
@@ -265,7 +298,7 @@ def choose_loss(recipe: Recipe) -> str:
     traits = get_framework(recipe)
     if recipe.fused_loss and (traits.logits_whole or traits.fuses_head):
         return "chunked" if traits.logits_whole else "fused"
-    return "whole"
+    return traits.loss
 
 
 FP32 = 4
@@ -297,7 +330,9 @@ class Numerics:
 
     - `master`: an fp32 copy stored with the optimizer; 0 if the weights are the master. `compute`: operands and results
         of matrix products.
-    - `residual`: the stream between layers. `autocast`: weights are cast to `compute` on each use.
+    - `residual`: the stream between layers. `kept`: what the modules of a layer hand on; as `compute`, but fp32 where PEFT made
+        embeddings and norms fp32: a matrix of bitsandbytes returns the precision of its input (bitsandbytes, nn/modules.py,
+        Linear4bit.forward). `autocast`: weights are cast to `compute` on each use.
     - `operand`: the kept input of a product. `copies`: fp8 copies of a matrix's weight, besides the weight itself.
     - `accumulator`: an fp32 sum of gradients besides the 16-bit ones (DeepSpeed's BF16_Optimizer).
     """
@@ -309,6 +344,7 @@ class Numerics:
     master: int
     compute: int
     residual: int
+    kept: int
     operand: int
     copies: int
     accumulator: int
@@ -320,11 +356,13 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
     wide, traits = recipe.precision == "fp32", get_framework(recipe)
     compute = FP32 if wide else HALF
     sharded = parallel.stage > 0
-    master = recipe.amp and (traits.masters or (sharded and not parallel.fsdp))
-    fp32_weights = wide or (recipe.amp and not master)
+    mixed = recipe.amp or _keeps_masters(recipe)
+    master = mixed and (traits.masters or (sharded and not parallel.fsdp))
+    fp32_weights = wide or (mixed and not master)
     autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
     wide_adapters = recipe.adapters and traits.adapters_fp32 and not (traits.narrows_quantised and recipe.quant != "none")
     trained = FP32 if fp32_weights or wide_adapters else HALF
+    streamed = choose_upcast(recipe, parallel) == "all"
     return Numerics(
         weight=trained,
         frozen=FP32 if fp32_weights and recipe.trains else compute,
@@ -332,12 +370,24 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
         moment=_compute_moment_bytes(recipe, FP32 if master else trained),
         master=FP32 if master else 0,
         compute=compute,
-        residual=FP32 if wide or autocast else HALF,
+        residual=FP32 if wide or autocast or streamed else HALF,
+        kept=FP32 if streamed else compute,
         operand=1 if recipe.precision in ("fp8", "fp4") else compute,
         accumulator=FP32 if master and recipe.framework.startswith("deepspeed") and recipe.gradient_accumulation > 1 else 0,
         copies=FP8_COPIES if recipe.precision in ("fp8", "fp4") and recipe.trains else 0,
         autocast=autocast,
     )
+
+
+def _keeps_masters(recipe: Recipe) -> bool:
+    """Return whether weights that are multiplied in 8 or 4 bits have fp32 masters, although only matrices are narrow.
+
+    Pretraining keeps them everywhere. Megatron's and DeepSpeed's optimizers keep them (and Megatron's fp32 main gradients)
+    whatever the matrices compute in (Megatron-LM, core/optimizer/optimizer.py, Float16OptimizerWithFloat16Params). A fine-tune
+    by others has the 16-bit weights that were loaded.
+    """
+    reduced = recipe.precision in ("fp8", "fp4") and recipe.trains and not recipe.adapters
+    return reduced and (recipe.method == "pretrain" or get_framework(recipe).masters)
 
 
 def _compute_moment_bytes(recipe: Recipe, each: int) -> float:

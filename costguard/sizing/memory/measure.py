@@ -5,6 +5,7 @@ It is measured once for a model and a recipe, so each of hundreds of splits then
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from costguard.sizing.architecture import Architecture, LayerBlock
@@ -34,20 +35,26 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
     `sharding`: 0 full copies, 1 ZeRO, 2 FSDP; it decides where a master copy is stored.
     """
     numbers = choose_numerics(recipe, (Parallelism(), Parallelism(zero=1), Parallelism(fsdp=True))[sharding])
+    if architecture.denoises and numbers.kept > numbers.compute:  # trainers of diffusion models do not prepare them
+        numbers = replace(numbers, kept=numbers.compute, residual=numbers.compute)
     if architecture.walk is not None:
         return measure_convnet(architecture, architecture.walk, recipe, numbers)
     targets = list_adapted_matrices(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     seq = architecture.sample_tokens or recipe.seq_len
     blocks, main = architecture.blocks, architecture.main
     lengths = [b.count_tokens(seq, recipe.decoder_len) for b in blocks]
-    styles = [choose_layer_style(recipe, b, numbers, targets, n) for b, n in zip(blocks, lengths, strict=True)]
+    acting = _widen_modules(numbers)
+    styles = [choose_layer_style(recipe, b, acting, targets, n) for b, n in zip(blocks, lengths, strict=True)]
     activations = [compute_layer_activations(b, s) for b, s in zip(blocks, styles, strict=True)]
     tokens = [b.layers * n / seq for b, n in zip(blocks, lengths, strict=True)]
     style = styles[blocks.index(main)]
     matrices = sum(b.layers * _count_matrix_parameters(b) for b in blocks)
     traits = get_framework(recipe)
     embedding, head = architecture.embedding_parameters, architecture.head_parameters
+    if architecture.denoises and recipe.quant != "none":  # bitsandbytes, quanto and torchao quantise every linear layer
+        matrices += sum(parameters for _, parameters in architecture.extras)
     small = architecture.parameters - matrices - embedding - head
+    encoders = sum(parameters for _, parameters in architecture.companions)
     tied = architecture.tied_embeddings and architecture.has_head and traits.ties
     head = embedding if architecture.tied_embeddings and architecture.has_head and not tied else head
     quantised_head = recipe.quant != "none" and traits.quantises_head
@@ -55,6 +62,8 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
     stem = _compute_stem(architecture, numbers) + _compute_position_biases(main, style, checkpointed=not none)
     return ModelMeasure(
         numbers=numbers,
+        beside=encoders * (not recipe.trains),
+        loaded=encoders * (recipe.trains and recipe.quant == "none"),
         matrices=matrices,
         experts=sum(b.layers * b.feed_forward.experts * b.feed_forward.count_parameters_each(b.hidden) for b in blocks),
         small=small,
@@ -88,7 +97,14 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
         cached=recipe.cache_share * sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
         states=recipe.micro_batch * sum(b.layers * b.attention.state_numbers for b in blocks),
         cache_splits=min(1 if b.attention.latent else b.attention.kv_heads for b in blocks),
+        content="images" if architecture.denoises else "text" if architecture.sample_tokens is None else "samples",
     )
+
+
+def _widen_modules(numbers: Numerics) -> Numerics:
+    """Return the numbers of the modules: fp32 where they get and hand on fp32 (`Numerics.kept`)."""
+    wide = numbers.kept > numbers.compute
+    return replace(numbers, compute=numbers.kept, operand=max(numbers.operand, numbers.kept)) if wide else numbers
 
 
 def _choose_loss_bytes(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:

@@ -27,7 +27,8 @@ class ModelMeasure:
 
     Others:
 
-    - `beside`: parameters of frozen models that are held beside this one.
+    - `beside`: parameters of frozen models that are held beside this one. `loaded`: of those that are
+        beside it only until the first step (text encoders, whose outputs are computed once). `content`: see `RunKind`.
     - `capped`: logits pass through a tanh, whose result is kept.
     - `cached`: numbers of keys and values per token. `cache_splits`: ranks over which tensor parallelism can divide
         them (a latent cannot be divided and is on every rank). `states`: numbers that linear attention stores instead,
@@ -72,3 +73,5 @@ class ModelMeasure:
     states: int
     cache_splits: int
     beside: int = 0
+    loaded: int = 0
+    content: str = "text"

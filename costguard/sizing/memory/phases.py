@@ -116,7 +116,8 @@ def list_training_phases(
         *_list_first_layer_moments(step),
         ("step", states.gradients, 0.0, 0.0, buffers.step),
     )
-    return (build_phase("load", weights=states.weights, buffers=buffers.load), *step.build_phases(moments))
+    encoders = m.numbers.compute * m.loaded
+    return (build_phase("load", weights=states.weights + encoders, buffers=buffers.load), *step.build_phases(moments))
 
 
 def _build_step(

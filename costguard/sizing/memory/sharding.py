@@ -19,7 +19,7 @@ from math import ceil
 
 from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.frameworks import FP32, Numerics, get_framework
+from costguard.sizing.memory.frameworks import FP32, Numerics, choose_upcast, get_framework
 from costguard.sizing.memory.model_measure import ModelMeasure
 from costguard.sizing.recipe import GGUF_BITS, SERVED_BYTES, Parallelism, Recipe
 from costguard.values.checks import require
@@ -355,9 +355,7 @@ def compute_buffers(
         pool=_compute_pool(m, recipe, parallel, parts, gathered),
         head=head,
         bucket=_compute_bucket(m, recipe, stage, states) + _compute_accumulated(m, stage, states),
-        upcast=(FP32 - m.numbers.frozen) * parts.rest / own
-        if recipe.method == "qlora" and get_framework(recipe).upcasts
-        else 0.0,
+        upcast=_compute_upcast(m, recipe, stage, parts),
         dequantised=dequantised,
         copies=m.numbers.copies * (parts.dense + parts.experts) / own,
         casts=m.casts * stage.share / tp,
@@ -367,6 +365,14 @@ def compute_buffers(
         step=(m.numbers.weight * states.trained / own if _runs_foreach(recipe) else 0.0)
         + _compute_step_gradients(m, stage, states),
     )
+
+
+def _compute_upcast(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters) -> float:
+    """Return the bytes by which weights that are not quantised grow as they become fp32."""
+    which = choose_upcast(recipe, stage.parallel)
+    if which == "none" or m.content == "images":  # trainers of diffusion models quantise every linear layer and prepare nothing
+        return 0.0
+    return (FP32 - m.numbers.frozen) * (parts.rest - (parts.embedding + parts.head) * (which == "norms"))
 
 
 def _compute_kept(recipe: Recipe, stage: PipelineStage, away: float, gathered: float) -> float:

@@ -148,8 +148,8 @@ class Efficiency:
         return width * (self.spread.new_card if missing else 1)
 
 
-OF_CARD = ("card ", "library ")
-"""How the names begin that say what a job runs on rather than what it does."""
+OF_CARD = ("card ", "library ", "method ", "length ")
+"""How the names begin that say what a job runs on, and by which method at which length, rather than what a step costs."""
 
 
 def read_efficiency(table: Mapping[str, object]) -> Efficiency:

@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from costguard.sizing.memory.frameworks import get_framework, has_fused_kernels
+from costguard.sizing.memory.frameworks import choose_loss, get_framework, has_fused_kernels
 from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
 from costguard.sizing.speed.efficiency import GpuFamily, StepConstants
 from costguard.sizing.speed.flops import PeakRate, TokenWork
@@ -308,7 +308,7 @@ def _compute_other_traffic(setting: StepSetting, physics: StepConstants) -> floa
     """Return the seconds per token to move logits, routed tokens, weights and optimizer states through the GPU's memory."""
     s, job = setting, setting.work
     logits = physics.logits_bytes_per_word * job.words
-    logits *= physics.fused_share if s.recipe.fused_loss or s.recipe.compiled else 1
+    logits *= physics.fused_share if choose_loss(s.recipe) != "whole" or s.recipe.compiled else 1
     routed = physics.routed_bytes_per_hidden * job.routed_hidden * job.experts_per_token * (job.passes + s.recipe.trains)
     read = s.weights * (physics.dequantised_bytes_per_weight if s.recipe.quant != "none" else job.weight_bytes)
     copied = s.gathered_weights * SHARD_COPIES * job.weight_bytes
@@ -415,15 +415,17 @@ def _compute_loop_seconds(setting: StepSetting, physics: StepConstants) -> float
 def _compute_host_seconds(setting: StepSetting, physics: StepConstants) -> float:
     """Return the seconds per token of offloading.
 
-    Once per step, gradients go down, weights go up and Adam runs on the CPU; with `all`, weights go up in every pass.
+    Once per step, gradients go down, weights go up and Adam runs on the CPU; with `all`, weights go up in every pass. Offloaded
+    activations, a layer's 16-bit input each, go down and up again (torch.autograd.graph.save_on_cpu copies without overlap).
     """
     s, job = setting, setting.work
+    activations = 2 * 2 * job.hidden_layers / (physics.host_gb_s * GIGA) * s.recipe.offload_activations
     if s.parallel.offload == "none":
-        return 0.0
+        return activations
     per_byte = 1 / s.ranks / (physics.host_gb_s * GIGA)
     fetched = (s.parallel.offload == "all") * job.passes * job.weight_bytes * per_byte
     step = s.trains_weights * (4 * per_byte + 1 / s.nodes / physics.host_weights_per_s) / s.passes_a_step
-    return s.weights * (fetched + step) / s.pass_tokens
+    return activations + s.weights * (fetched + step) / s.pass_tokens
 
 
 def compute_links(setting: StepSetting, physics: StepConstants) -> LinkSpeeds:

@@ -12,11 +12,12 @@ A step of generation is in `decoding.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
+from costguard.sizing.memory.interval import name_length
+from costguard.sizing.recipe import RUN_BY_TRANSFORMERS, USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
 from costguard.sizing.speed.decoding import compute_decode_step, compute_prefill_rate, compute_transcription_rate
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work, find_peak_rate
@@ -89,7 +90,7 @@ def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughpu
     ideal = 1 / costs.arithmetic
     rate = ideal * math.prod(factor for _, factor in reasons)
     work, unit = setting.work, setting.work.unit.replace("_", " ")
-    names = (*costs.names, f"card {gpu.name}", f"library {setting.recipe.framework}")
+    names = list_evidence_names(costs.names, setting.recipe, gpu.name, sampled=work.unit != "tokens")
     return Throughput(
         tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.compute_half_width(names))),
         efficiency=rate * flops.hardware / (top.matrix * TERA),
@@ -108,6 +109,17 @@ def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughpu
         unit=work.unit,
         units_per_token=work.units_per_token,
     )
+
+
+def list_evidence_names(components: Iterable[str], recipe: Recipe, card: str, *, sampled: bool) -> tuple[str, ...]:
+    """Return what a run shares with others, each of which makes its interval wider if no published run had it.
+
+    `sampled`: its input has a fixed length (images, sound), so that its tokens say nothing of context.
+    """
+    library = "hf" if recipe.framework in RUN_BY_TRANSFORMERS else recipe.framework
+    method = "full" if recipe.method == "pretrain" else recipe.method
+    length = "usual" if sampled else name_length(recipe.seq_len)
+    return (*components, f"card {card}", f"library {library}", f"method {method}", f"length {length}")
 
 
 def list_factors(costs: StepCosts, weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
