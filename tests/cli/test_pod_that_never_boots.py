@@ -68,7 +68,21 @@ def test_a_hard_cap_stops_a_pod_that_never_boots(five: Five, cap: str, stops: di
         until(lambda: five.stops() == stops and watching.said(" an hour, acting"), watching)
 
 
-def test_a_person_can_stop_a_pod_that_never_boots(five: Five) -> None:
+def let_stops_be_seen(five: Five, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the pod be listed as it is once somebody stopped it: until then it is STARTING, whatever it does."""
+    fake = five.rigs["runpod"].fake
+    assert isinstance(fake, FakeRunpod)
+    make = fake.let
+
+    def let(id_: str, state: str) -> None:
+        fake.manners.status.pop(id_, None)
+        make(id_, state)
+
+    monkeypatch.setattr(fake, "let", let)
+
+
+def test_a_person_can_stop_a_pod_that_never_boots(five: Five, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_stops_be_seen(five, monkeypatch)
     with ExitStack() as stack:
         before = Before(five, five.write(SETTINGS.replace("CAP", "500")), datetime.now(UTC) - 2 * MINUTE, MINUTE, stack)
         before.watch_until(datetime.now(UTC))
@@ -76,3 +90,5 @@ def test_a_person_can_stop_a_pod_that_never_boots(five: Five) -> None:
         words = [sys.executable, "-m", "costguard", "stop", five.victim("runpod"), "--yes"]
         ran = subprocess.run(words, cwd=five.folder, env=five.environ, text=True, capture_output=True, check=False)
         assert five.stops() == {"runpod": 1}, ran.stderr
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert five.resting() == {("runpod", five.victim("runpod"))}
