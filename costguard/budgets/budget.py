@@ -22,8 +22,9 @@ from costguard.values.calendar import (
 )
 from costguard.values.checks import require, require_one_of, require_whole_number
 from costguard.values.instant import EARLIEST
-from costguard.values.money import Money
+from costguard.values.money import ExchangeRate, Money
 from costguard.values.resource import Attribution
+from costguard.values.text_format import format_amount
 
 DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL = "day", "week", "month", "quarter", "year", "rolling", "total"
 PERIODS = (DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL)
@@ -86,6 +87,9 @@ class Budget:
     other periods. `start`, `end`: between which it counts, in UTC; None: no bound. `hard`: machines may be stopped to
     keep it, if a policy is armed; a soft budget warns. Both refuse new holds. `allow_irreversible`: machines whose stop
     loses data may be stopped too; otherwise people are asked about them.
+
+    `rate`: people are shown its amounts in this currency; None: in that of the cap. `cap_stated`: the cap as somebody wrote it
+    in that currency, of which `cap` is the worth in dollars; None: `cap` itself.
     """
 
     name: str
@@ -99,6 +103,8 @@ class Budget:
     warn: tuple[BudgetThreshold, ...] = DEFAULT_THRESHOLDS
     start: datetime | None = field(default=None, repr=False)  # an acceptance of the cap (describe_cap) holds the repr
     end: datetime | None = field(default=None, repr=False)
+    cap_stated: Money | None = field(default=None, repr=False)
+    rate: ExchangeRate | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "budget.name", "is empty", 'write a name such as "vision"')
@@ -108,6 +114,13 @@ class Budget:
         require_whole_number(self.days, "budget.days", least=int(moving), most=LONGEST_ROLLING_DAYS if moving else 0)
         ordered = self.start is None or self.end is None or self.start < self.end
         require(ordered, "budget.until", "is not after from", "write the first day that no longer counts")
+
+    def format_cap(self) -> str:
+        """Return `500.00 USD`, or `500.00 EUR (543.48 USD at 0.92 EUR to the dollar on 2026-11-01 (ECB))`."""
+        text = f"{format_amount(self.cap)} {self.cap.currency}"
+        if self.cap_stated is None or self.rate is None:
+            return text
+        return f"{format_amount(self.cap_stated)} {self.cap_stated.currency} ({text} {self.rate.label})"
 
     @property
     def has_end(self) -> bool:

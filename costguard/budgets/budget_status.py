@@ -38,7 +38,10 @@ from costguard.values.text_format import format_amount, format_near_time, get_cu
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
 ALREADY_HELD, RENEWED = "already_held", "renewed"
-NEVER_ACTS = "its cap is in {} and charges are in {}, so it can never act; write the cap in the currency of the charges"
+NEVER_ACTS = (
+    "its cap is in {0} and charges are in {1}, so it can never act; write the cap in the currency of the charges, or what a "
+    'dollar is worth: [display] rates = ["1 USD = 0.92 {0} on 2026-11-01 (ECB)"], with the rate, its day and its source'
+)
 HELD_BEFORE = (ALREADY_HELD, RENEWED)
 """Of a hold that was open when it was asked for again: its run may have been launched."""
 
@@ -238,7 +241,7 @@ def _describe_spent(standing: BudgetStatus) -> str:
     cap, spent = standing.budget.cap, standing.spent
     low, expected, high = (_format_percent(Fraction(end.nano, cap.nano)) for end in (spent.low, spent.expected, spent.high))
     share = expected if low == high else f"between {low.removesuffix(' %')} and {high} ({expected} expected)"
-    return f"{share} of {format_amount(cap)} {cap.currency}"
+    return f"{share} of {standing.budget.format_cap()}"
 
 
 def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
@@ -268,9 +271,8 @@ def _describe_time_to_cap(standing: BudgetStatus, hours: Fraction) -> str:
     usual = _compute_time_to_cap(cap - spent.expected, standing.burn.expected, None)
     later = "not expected" if usual is None else f"{_format_tenths(usual)} h expected"
     doubtful = f" at the earliest ({later})" if usual != hours else ""
-    return (
-        f"the cap of {format_amount(cap)} {cap.currency} is reached in {_format_tenths(hours)} h{doubtful} if what runs goes on"
-    )
+    cap_text = standing.budget.format_cap()
+    return f"the cap of {cap_text} is reached in {_format_tenths(hours)} h{doubtful} if what runs goes on"
 
 
 def _get_tightness(admission: Admission) -> tuple[bool, bool, int]:

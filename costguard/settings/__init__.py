@@ -199,7 +199,7 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
         from costguard.settings.budgets import read_budgets
 
         with collect_errors(errors, ("budget",)):
-            tables["budgets"] = read_budgets(table["budget"], where, zone)
+            tables["budgets"] = read_budgets(table["budget"], where, zone, settings.display)
     if "agreement" in table:
         from costguard.settings.agreements import read_agreements
 

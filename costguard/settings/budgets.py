@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, tzinfo
 from fractions import Fraction
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import model_validator
 
@@ -42,8 +42,11 @@ from costguard.settings.model import (
 from costguard.settings.section_values import read_zone
 from costguard.values.calendar import LONGEST_ROLLING_DAYS, make_day
 from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
-from costguard.values.money import Money
+from costguard.values.money import USD, Money
 from costguard.values.resource import GROUPED_LABELS, KINDS, TIERS
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.settings.sections import DisplaySettings
 
 
 def _read_gpus(value: object, field: str) -> tuple[str, ...]:
@@ -208,19 +211,25 @@ class BudgetTable(SettingsModel):
         return self
 
 
-def read_budgets(value: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
+def read_budgets(value: object, where: str, zone: tzinfo, display: DisplaySettings) -> tuple[Budget, ...]:
     """Return the budgets of the file `where` in their order.
 
-    `zone`: the zone of budgets that state none.
+    `zone`: the zone of budgets that state none. `display`: its rates make a cap in another currency one in dollars.
     """
-    return read_models("budget", BudgetTable, value, where, lambda table: _make_budget(table, zone))
+    return read_models("budget", BudgetTable, value, where, lambda table: _make_budget(table, zone, display))
 
 
-def _make_budget(table: BudgetTable, zone: tzinfo) -> Budget:
+def _make_budget(table: BudgetTable, zone: tzinfo, display: DisplaySettings) -> Budget:
     (period, days), zone = table.period, table.timezone or zone
+    in_dollars = table.cap.currency == USD
+    currency = display.currency if in_dollars else table.cap.currency
+    rate = max((one for one in display.rates if one.currency == currency), key=lambda one: one.on, default=None)
+    cap_stated = table.cap if rate is not None and not in_dollars else None
     return Budget(
         name=table.name,
-        cap=table.cap,
+        cap=rate.convert_to_dollars(cap_stated) if rate is not None and cap_stated is not None else table.cap,
+        cap_stated=cap_stated,
+        rate=rate,
         period=period,
         days=days,
         zone=zone,

@@ -237,6 +237,12 @@ class ExchangeRate:
             low=self.convert(dollars.low), expected=self.convert(dollars.expected), high=self.convert(dollars.high)
         )
 
+    def convert_to_dollars(self, amount: Money) -> Money:
+        """Convert an amount of this currency to dollars, rounded half to even to the nano-unit."""
+        if amount.currency != self.currency:
+            raise InputError(f"cannot mix {self.currency} with {amount.currency}", field="currency")
+        return Money(nano=divide_half_even(amount.nano * NANO, self.nano))
+
     @property
     def label(self) -> str:
         """Return a label of the rate: `at 0.92 EUR to the dollar on 2026-11-01 (ECB)`."""

@@ -51,10 +51,13 @@ def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[st
 
     `overshoots`: by budget name, as in `build_budget_data`; None: not asked for. `at`: from when hours are counted.
     """
-    shown = tuple(standings)
+    own = tuple(standings)
+    shown, rates = tuple(map(convert_standing, own)), {one.budget.name: one.budget.rate for one in own}
+    title = ", ".join(("Budgets", *sorted({rate.label for rate in rates.values() if rate})))
     worst = () if overshoots is None else ("overshoot max>",)
+    overshoots = {name: rate.convert(most) if (rate := rates.get(name)) else most for name, most in (overshoots or {}).items()}
     headings = ("budget", "period", "cap>", "spent>", "share>", "holds>", "left>", "forecast>", "runs out", *worst, "warning")
-    table = build_table(_list_budget_columns(overshoots or {}, at), shown, headings, title="Budgets")
+    table = build_table(_list_budget_columns(overshoots, at), shown, headings, title=title)
     return replace(table, fits=BUDGET_FITS, tones=tuple(_choose_tone(one) for one in shown))
 
 
@@ -81,8 +84,25 @@ def format_budget_share(standing: BudgetStatus) -> str:
 
 def describe_budget_spend(standing: BudgetStatus) -> str:
     """Return `$1,234.56 of $3,000.00 a month`."""
-    cap, sign = standing.budget.cap, get_currency_sign(standing.budget.cap.currency)
-    return f"{sign}{format_interval(standing.spent)} of {sign}{format_amount(cap)}, {_format_period(standing)}"
+    shown, rate = convert_standing(standing), standing.budget.rate
+    sign, label = get_currency_sign(shown.budget.cap.currency), f", {rate.label}" if rate else ""
+    return f"{sign}{format_interval(shown.spent)} of {sign}{format_amount(shown.budget.cap)}, {_format_period(shown)}{label}"
+
+
+def convert_standing(standing: BudgetStatus) -> BudgetStatus:
+    """Return the status of a budget for people, in the currency of its rate, with the cap as it was written."""
+    rate, its = standing.budget.rate, standing
+    if rate is None:
+        return its
+    return replace(
+        its,
+        budget=replace(its.budget, cap=its.budget.cap_stated or rate.convert(its.budget.cap), cap_stated=None, rate=None),
+        spent=rate.convert_interval(its.spent),
+        burn=rate.convert_interval(its.burn),
+        holds=rate.convert(its.holds),
+        forecast=rate.convert_interval(its.forecast),
+        if_unchanged=rate.convert_interval(its.if_unchanged),
+    )
 
 
 def _choose_tone(standing: BudgetStatus) -> str:
@@ -99,6 +119,7 @@ def _list_budget_columns(overshoots: Mapping[str, Money], at: datetime | None = 
         Column("period", "period", _build_period_data, _format_period),
         Column("currency", "", lambda one: one.budget.cap.currency),
         Column("cap", "cap>", lambda one: format_exact(one.budget.cap), _format_cap),
+        Column("cap_stated", "", _build_stated_cap),
         Column("spent", "spent>", lambda one: format_interval_exact(one.spent), lambda one: format_interval(one.spent)),
         Column("forecast", "forecast>", lambda one: format_interval_exact(one.forecast), _format_forecast_cell),
         Column("forecast_if_unchanged", "", lambda one: format_interval_exact(one.if_unchanged)),
@@ -118,6 +139,13 @@ def _list_budget_columns(overshoots: Mapping[str, Money], at: datetime | None = 
         Column("warnings", "warning", _build_warning_data, _format_warnings),
         Column("notes", "", lambda one: list(one.notes)),
     )
+
+
+def _build_stated_cap(standing: BudgetStatus) -> dict[str, str] | None:
+    cap, rate = standing.budget.cap_stated, standing.budget.rate
+    if cap is None or rate is None:
+        return None
+    return {"amount": format_exact(cap), "currency": cap.currency, "rate": rate.label}
 
 
 def _build_period_data(standing: BudgetStatus) -> dict[str, str]:

@@ -17,7 +17,13 @@ VOID = (
     (POLICY.format('provider.startsWith("AW")'), 'policy one: no provider fits provider.startsWith("AW"): '),
     (POLICY.format('power.contains("Run")'), 'policy one: no power fits power.contains("Run"): '),
     (BUDGET.format("USD") + 'match = { providers = ["Lambda"] }\n', 'budget all: no provider is "Lambda": write "lambda"'),
-    (BUDGET.format("EUR"), "budget all: its cap is in EUR and charges are in USD, so it can never act; "),
+    (
+        BUDGET.format("EUR"),
+        (
+            "budget all: its cap is in EUR and charges are in USD, so it can never act; write the cap in the currency of the "
+            'charges, or what a dollar is worth: [display] rates = ["1 USD = 0.92 EUR on 2026-11-01 (ECB)"]'
+        ),
+    ),
 )
 DOUBTFUL = (
     (POLICY.format('region == "US-EAST-1"'), 'policy one: no region is "US-EAST-1": write "us-east-1"'),

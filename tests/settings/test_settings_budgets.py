@@ -15,6 +15,7 @@ import pytest
 
 from costguard.budgets.budget import DEFAULT_THRESHOLDS, Budget, BudgetThreshold, ResourceFilter
 from costguard.errors import InputError, UnknownNameError
+from costguard.guard.cap_acceptance import describe_cap
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.reporting.schedule import ReportSchedule
 from costguard.reporting.statement.groups import DEFAULT_GROUP_KEYS
@@ -404,3 +405,38 @@ def test_a_total_has_the_days_of_its_project_in_its_own_zone() -> None:
 )
 def test_slips_in_the_days_of_a_budget_are_told(more: str, says: str) -> None:
     assert says in refused(f'[[budget]]\nname = "p"\ncap = "500 USD"\n{more}\n')
+
+
+RATES = """[display]
+rates = ["1 USD = 0.92 EUR on 2026-11-01 (ECB)", "1 USD = 0.8 EUR on 2026-10-01", "1 USD = 150 JPY on 2026-11-02"]
+"""
+
+
+def test_a_cap_in_another_currency_is_its_worth_in_dollars_at_the_newest_rate() -> None:
+    (one,) = settings(f'{RATES}[[budget]]\nname = "vision"\ncap = "500 EUR"\n').budgets
+    assert one.cap == Money.parse("543.478260870")
+    assert one.cap_stated == Money.parse("500", "EUR")
+    assert one.format_cap() == "500.00 EUR (543.48 USD at 0.92 EUR to the dollar on 2026-11-01 (ECB))"
+
+
+def test_a_cap_in_dollars_is_shown_in_the_currency_of_the_display_and_stays() -> None:
+    text = '[[budget]]\nname = "vision"\ncap = "500 USD"\n'
+    (one,) = settings(RATES + 'currency = "EUR"\n' + text).budgets
+    assert (one.cap, one.cap_stated, one.format_cap()) == (Money.parse("500"), None, "500.00 USD")
+    assert one.rate is not None
+    assert one.rate.currency == "EUR"
+    (plain,) = settings(f"{RATES}{text}").budgets
+    assert plain.rate is None
+
+
+def test_an_acceptance_of_a_cap_holds_while_its_worth_does_not_fall() -> None:
+    """The rate is no part of what somebody accepted: only the dollars that it makes of the cap."""
+    caps = [
+        describe_cap(settings(f'[display]\nrates = ["1 USD = {rate} EUR on 2026-11-01"]\n[[budget]]\n{HARD}').budgets[0])
+        for rate in ("0.5", "0.8")
+    ]
+    assert [cap.partition(" ")[0] for cap in caps] == [str(1000 * 10**9), str(625 * 10**9)]
+    assert len({cap.partition(" ")[2] for cap in caps}) == 1
+
+
+HARD = 'name = "vision"\ncap = "500 EUR"\nhard = true\n'

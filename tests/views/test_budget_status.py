@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 from costguard.budgets.budget import MONTH, Budget
-from costguard.budgets.budget_status import BudgetStatus
+from costguard.budgets.budget_status import BudgetStatus, list_budget_warnings
 from costguard.budgets.spend_forecast import WEEKS
 from costguard.values.calendar import Period
-from costguard.values.money import Money, MoneyInterval
-from costguard.views.budget_status import build_budget_table
+from costguard.values.money import Money, MoneyInterval, parse_exchange_rate
+from costguard.views.budget_status import build_budget_data, build_budget_table, describe_budget_spend
 from costguard.views.document import DOUBTFUL, OVER, PLAIN
 
 
@@ -49,3 +49,24 @@ def test_a_row_has_the_tone_of_its_budget() -> None:
     tones = build_budget_table((over, STANDING, calm), None, NOON).tones
     assert tones[0] == OVER
     assert set(tones) <= {OVER, DOUBTFUL, PLAIN}
+
+
+def test_a_cap_in_euros_is_shown_with_its_spending_in_euros_and_its_data_in_dollars() -> None:
+    rate = parse_exchange_rate("1 USD = 0.5 EUR on 2026-11-01 (ECB)", "rates")
+    budget = replace(STANDING.budget, cap_stated=Money.parse("100", "EUR"), rate=rate)
+    standing = replace(STANDING, budget=budget)
+    table = build_budget_table((standing,), {"all": Money.parse("8")}, NOON)
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert table.title == "Budgets, at 0.5 EUR to the dollar on 2026-11-01 (ECB)"
+    assert [row[name] for name in ("cap>", "spent>", "holds>", "left>")] == ["100.00 EUR", "75.00", "10.00", "15.00"]
+    data = build_budget_data(standing)
+    assert (data["cap"], data["currency"], data["left"]) == ("200.00", "USD", "30.00")
+    assert data["cap_stated"] == {
+        "amount": "100.00",
+        "currency": "EUR",
+        "rate": "at 0.5 EUR to the dollar on 2026-11-01 (ECB)",
+    }
+    assert build_budget_data(STANDING)["cap_stated"] is None
+    assert describe_budget_spend(standing).endswith(", at 0.5 EUR to the dollar on 2026-11-01 (ECB)")
+    (warning,) = list_budget_warnings(standing)
+    assert warning.says.startswith("the cap of 100.00 EUR (200.00 USD at 0.5 EUR to the dollar on 2026-11-01 (ECB)) is reached")
