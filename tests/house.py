@@ -163,7 +163,7 @@ BUDGETS = {
     "costguard/formats": 3891,
     "costguard/guard": 12_467,
     "costguard/integrations": 250,
-    "costguard/ledger": 14_545,
+    "costguard/ledger": 14_571,
     "costguard/mcp": 601,
     "costguard/metering": 4019,
     "costguard/notifiers": 1_560,

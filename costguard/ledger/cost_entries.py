@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sqlmodel import col, select
+from sqlalchemy import bindparam
+from sqlalchemy import select as select_columns
+from sqlmodel import col
 
 from costguard.errors import InputError
-from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.db.rows import insert_rows
 from costguard.ledger.db.store import LedgerStore
+from costguard.ledger.spans.correction_parts import Rows
 from costguard.ledger.tables.cost_entries import CostEntryRow
 from costguard.metering.cost_entry import CostEntry
 from costguard.values.calendar import Period, find_month_of_day
@@ -28,7 +32,7 @@ class CostEntryStore(LedgerStore):
         `fields`: where each was read. Raises InputError, and stores nothing, if one is stored already, or corrects what is not.
         """
         with self._begin_write() as (ask, tell):
-            stored = [_decode_row(row) for row in ask(select(CostEntryRow).order_by(col(CostEntryRow.id)))]
+            stored = [_decode_row(row) for row in ask(_select_entries())]
             added = list[CostEntry]()
             for one, field in zip(entries, fields, strict=True):
                 entry = _place_entry(one, stored[-1].number + 1 if stored else 1, stored, field)
@@ -80,29 +84,51 @@ def _is_same(one: CostEntry, other: CostEntry) -> bool:
 def load_entries(ask: Query, period: Period) -> list[CostEntry]:
     """Return the entries that are billed in `period`, in the order of their numbers."""
     first, last = (find_month_of_day(to_micros(at) // DAY_US) for at in (period.start, period.end))
-    month = col(CostEntryRow.month)
-    rows = ask(select(CostEntryRow).where(month >= first, month <= last).order_by(col(CostEntryRow.id)))
+    rows = ask(_select_entries().where(bindparam("first") <= MONTH, bindparam("last") >= MONTH), {"first": first, "last": last})
     return [one for one in map(_decode_row, rows) if period.holds(one.start)]
 
 
 def load_entries_by_number(ask: Query, numbers: Collection[int]) -> list[CostEntry]:
     """Return the entries of these numbers."""
-    return [_decode_row(row) for row in ask(select(CostEntryRow).where(col(CostEntryRow.id).in_(numbers)))] if numbers else []
+    return [_decode_row(row) for row in ask(_select_entries().where(COLUMNS[0].in_(numbers)))] if numbers else []
 
 
-def _decode_row(row: CostEntryRow) -> CostEntry:
-    labels = tuple((key, value) for key in GROUPED_LABELS if (value := getattr(row, key)))
+MONTH = col(CostEntryRow.month)
+COLUMNS: tuple[Any, ...] = tuple(
+    getattr(CostEntryRow, name)
+    for name in (
+        "id",
+        "corrects",
+        "entered_us",
+        "who",
+        "what",
+        "month",
+        "nano",
+        "currency",
+        "provider",
+        "owner",
+        *GROUPED_LABELS,
+    )
+)
+
+
+def _select_entries() -> Rows:
+    return select_columns(*COLUMNS).order_by(COLUMNS[0])
+
+
+def _decode_row(row: SqlRow) -> CostEntry:
+    number, corrects, entered_us, who, what, month, nano, currency, provider, owner, *labels = row
     return CostEntry(
-        number=row.id,
-        corrects=row.corrects,
-        what=row.what,
-        month=row.month,
-        money=Money(nano=row.nano, currency=row.currency),
-        who=row.who,
-        entered_at=from_micros(row.entered_us),
-        provider=row.provider,
-        owner=row.owner,
-        labels=labels,
+        number=number,
+        corrects=corrects,
+        what=what,
+        month=month,
+        money=Money(nano=nano, currency=currency),
+        who=who,
+        entered_at=from_micros(entered_us),
+        provider=provider,
+        owner=owner,
+        labels=tuple((key, value) for key, value in zip(GROUPED_LABELS, labels, strict=True) if value),
     )
 
 

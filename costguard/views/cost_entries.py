@@ -19,7 +19,7 @@ ENTRY_COLUMNS: tuple[Column[CostEntry], ...] = (
         "amount",
         "amount>",
         lambda one: format_exact(one.money),
-        lambda one: f"{get_currency_sign(one.money.currency)}{format_amount(one.money)}",
+        lambda one: f"{get_currency_sign(one.money.currency)}{format_amount(one.money)}".replace("$-", "-$"),
     ),
     Column("provider", "provider", lambda one: one.provider),
     Column("owner", "owner", lambda one: one.owner or None),
