@@ -160,7 +160,7 @@ BUDGETS = {
     "costguard/cli": 3432,
     "costguard/data": 300,
     "costguard/files": 655,
-    "costguard/formats": 3891,
+    "costguard/formats": 4110,
     "costguard/guard": 12_467,
     "costguard/integrations": 250,
     "costguard/ledger": 14_571,

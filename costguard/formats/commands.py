@@ -17,12 +17,13 @@ from fnmatch import fnmatchcase
 from itertools import groupby, takewhile
 
 from costguard.formats import llamafactory, training_arguments, trl
+from costguard.formats.command_lines import list_unread, read_known_command, recognise_command
 from costguard.formats.loading import ConfigFile
 from costguard.formats.merging import merge_plans
 from costguard.formats.reading import ConfigDraft
 
 CONTINUED = re.compile(r"\\\n\s*")
-COMMENT = re.compile(r"^[ \t]*#(?!SBATCH).*\n?", re.MULTILINE)
+COMMENT = re.compile(r"^[ \t]*#(?!SBATCH|!).*\n?", re.MULTILINE)
 """A line of comment, which a backslash at its end does not continue."""
 PLAIN = r"[\w./:,@%+-]"
 SET = re.compile(
@@ -83,11 +84,19 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
     `key`: where the text stands. `folder`: the folder beside the file in which it runs.
     `read`: arguments that were read already.
     """
-    text = expand_variables(text)
-    words_of_commands = list(_list_commands(text))
-    commands = [arguments for arguments in map(_read_arguments, words_of_commands) if MARKS & arguments.keys()]
-    if len(commands) > 1:
-        draft.leave(key, f"{len(commands)} training commands: state the job by its config or by flags")
+    words_of_commands = list_commands(expand_variables(text))
+    pairs = [(words, read_arguments(words)) for words in words_of_commands]
+    servers = [one for words, arguments in pairs if (one := recognise_command(words, arguments))]
+    commands = [one for words, one in pairs if MARKS & one.keys() and not recognise_command(words, one)]
+    if len(commands) + len(servers) > 1:
+        draft.leave(key, f"{len(commands) + len(servers)} training commands: state the job by its config or by flags")
+    elif servers:
+        inner = ConfigDraft(draft.file, servers[0].tool)
+        read_known_command(inner, servers[0])
+        inner.ignore("*")
+        _add(draft, inner)
+        draft.hardware = draft.hardware or inner.hardware
+        _leave_arguments(draft, list_unread(servers[0]))
     elif commands:
         arguments = {name: value for name, value in commands[0].items() if name not in read}
         if "model_name_or_path" in arguments and llamafactory.OWN & arguments.keys():
@@ -102,20 +111,24 @@ def read_commands(draft: ConfigDraft, text: str, key: str, folder: str = "", *, 
             unread = tuple(sorted(arguments.keys() - FLAGS_WORTH))
         inner.ignore("*")
         _add(draft, inner)
-        for name in unread:
-            if not any(fnmatchcase(name, pattern) for pattern in HARMLESS):
-                draft.leave(f"--{name}", "of the command")
+        _leave_arguments(draft, unread)
     else:
-        launched = {name for words in words_of_commands if _is_launched(words) for name in _read_arguments(words)}
+        launched = {name for words in words_of_commands if _is_launched(words) for name in read_arguments(words)}
         for name in sorted(launched & FLAGS_WORTH - set(read)):
             draft.leave(f"--{name}", "of a script whose other arguments are its own")
     for name in _list_config_names(words_of_commands):
         _read_config(draft, name, key, folder)
 
 
+def _leave_arguments(draft: ConfigDraft, names: Iterable[str]) -> None:
+    for name in names:
+        if not any(fnmatchcase(name, pattern) for pattern in HARMLESS):
+            draft.leave(name if "." in name else f"--{name}", "of the command")
+
+
 def expand_variables(text: str) -> str:
     """Return shell text without the files that it writes, and with each variable replaced that is set once, to plain words."""
-    text = "".join(_drop_written_files(text.splitlines(keepends=True)))
+    text = COMMENT.sub("", "".join(_drop_written_files(text.splitlines(keepends=True))))
     assigned = Counter(ASSIGNED.findall(text))
     changed = {word for line in text.splitlines() if CHANGING.search(line) for word in re.findall(r"\w+", line)}
     once = {name: value.strip("\"'") for name, value in SET.findall(text) if assigned[name] == 1 and name not in changed}
@@ -139,8 +152,9 @@ def _drop_written_files(lines: Iterable[str]) -> Iterator[str]:
             end = None
 
 
-def _list_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command, up to a pipe or redirection; a line that is no plain command is passed by."""
+def list_commands(text: str) -> list[list[str]]:
+    """Return the words of each command, up to a pipe or redirection; a line that is no plain command is passed by."""
+    commands = list[list[str]]()
     for line in CONTINUED.sub(" ", COMMENT.sub("", text)).splitlines():
         try:
             words = shlex.split(line, comments=True) if len(line) <= LONGEST_LINE else []
@@ -148,10 +162,11 @@ def _list_commands(text: str) -> Iterator[list[str]]:
             continue
         for is_operator, command in groupby(words, lambda word: bool(OPERATOR.match(word))):
             if not is_operator:
-                yield list(command)
+                commands.append(list(command))
+    return commands
 
 
-def _read_arguments(words: list[str]) -> dict[str, object]:
+def read_arguments(words: list[str]) -> dict[str, object]:
     """Return `--name value` and `--name=value` as a table; a name without a value is true."""
     arguments: dict[str, object] = {}
     for index, word in enumerate(words):

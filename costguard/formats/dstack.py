@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from costguard.formats.commands import read_commands
-from costguard.formats.launch import parse_memory, parse_span, state_cloud
+from costguard.formats.launch import list_variables, parse_memory, parse_span, state_cloud
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, LaunchHardware
 
@@ -95,7 +95,7 @@ def read(draft: ConfigDraft) -> None:
         draft.leave("resources.disk", "the disk is computed")
     commands = draft.take("commands")
     lines = [str(line) for line in commands] if isinstance(commands, list) else []
-    read_commands(draft, "\n".join(lines), "commands")
+    read_commands(draft, "\n".join([*list_variables(draft, "env"), *lines]), "commands")
     draft.ignore(*NO_EFFECT)
 
 

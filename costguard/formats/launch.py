@@ -56,3 +56,10 @@ def state_cloud(draft: ConfigDraft, key: str) -> None:
         draft.state("limits.providers", providers, key)
     elif names:
         draft.leave(key, f"{', '.join(names)}: the whole market is quoted")
+
+
+def list_variables(draft: ConfigDraft, key: str) -> list[str]:
+    """Return the variables under `key`, a list of NAME=VALUE or a table, as a shell sets them; those without a value not."""
+    env = draft.take(key)
+    pairs = [f"{name}={value}" for name, value in env.items() if value is not None] if isinstance(env, dict) else env
+    return [str(pair) for pair in pairs if "=" in str(pair)] if isinstance(pairs, list) else []

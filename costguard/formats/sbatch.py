@@ -100,10 +100,10 @@ def read(draft: ConfigDraft) -> None:
         if gpu is not None and not re.fullmatch(r"[A-Za-z]{1,4}\d{1,4}\w*", gpu):
             draft.leave("constraint", f"{gpu} names no GPU")
             gpu = None
-    if nodes is None:
+    if nodes is None and count is not None:
         draft.hardware = split_machines(draft, count, gpu, hours)
     else:
-        draft.hardware = LaunchHardware(gpu=gpu, gpu_count=count, nodes=nodes, hours=hours)
+        draft.hardware = LaunchHardware(gpu=gpu, gpu_count=count, nodes=nodes or 1, hours=hours)
     if draft.take_text("array") is not None:
         draft.leave("array", f"{draft.take_text('array')}: one run of the array is quoted, not all")
     read_commands(draft, draft.file.text, "the script")
@@ -145,8 +145,8 @@ def _read_directives(text: str) -> dict[str, object]:
     return directives
 
 
-def _read_gpus(draft: ConfigDraft, nodes: int | None) -> tuple[str | None, int]:
-    """Return the kind and the GPUs of one node, or those of the run if no number of nodes is stated."""
+def _read_gpus(draft: ConfigDraft, nodes: int | None) -> tuple[str | None, int | None]:
+    """Return the kind and the GPUs of one node, or of the run if no nodes are stated; None where no line counts them."""
     for key, pattern in (("gres", GRES), ("gpus-per-node", TYPED), ("gpus", TYPED), ("gpus-per-task", TYPED)):
         value = draft.values.get(key)
         if value is None:
@@ -163,8 +163,8 @@ def _read_gpus(draft: ConfigDraft, nodes: int | None) -> tuple[str | None, int]:
         if key == "gpus" and count % (nodes or 1):
             raise draft.refuse("#SBATCH --gpus", f"{count} GPUs are not divided evenly among {nodes} nodes")
         return gpu_match[1], count // (nodes or 1) if key == "gpus" else count
-    hint = "no #SBATCH line states a whole number of GPUs (the script computes them, or its caller does)"
-    raise draft.refuse("#SBATCH --gres", hint)
+    draft.leave("#SBATCH --gres", "no GPUs are stated: --gpu NAME --count N")
+    return None, None
 
 
 def _count_tasks(draft: ConfigDraft, nodes: int | None) -> int:

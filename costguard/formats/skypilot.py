@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from costguard.formats.commands import read_commands
-from costguard.formats.launch import SMALLER_A100, state_cloud
+from costguard.formats.launch import SMALLER_A100, list_variables, state_cloud
 from costguard.formats.loading import ConfigFile
 from costguard.formats.reading import ConfigDraft, LaunchHardware
 
@@ -78,7 +78,8 @@ def read(draft: ConfigDraft) -> None:
     disk = draft.take_count("resources.disk_size")
     if disk is not None:
         draft.state("disk_gb", disk, "resources.disk_size")
-    read_commands(draft, draft.take_script("run"), "run", draft.take_script("workdir").removeprefix("./"))
+    run = "\n".join([*list_variables(draft, "envs"), draft.take_script("run")])
+    read_commands(draft, run, "run", draft.take_script("workdir").removeprefix("./"))
     draft.ignore(*NO_EFFECT)
 
 

@@ -82,7 +82,9 @@ class JobFields(TypedDict, total=False):
     ]
     max_price_age: Annotated[str, JobFlag("TIME", "Ignore prices older than this (7d, 2w).", ("limits", "max_price_age"))]
     fit: Annotated[str, JobFlag("NAME", "yes: refuse GPUs on which it only may fit.", ("limits", "fit"))]
-    framework: Annotated[str, JobFlag("NAME", "Training framework: hf | unsloth | torchtune | megatron ...")]
+    framework: Annotated[
+        str, JobFlag("NAME", "hf | unsloth | torchtune | torchtitan | litgpt | megatron | deepspeed; as it was: hf-2024.")
+    ]
     fused_loss: Annotated[bool, JobFlag(ON_OFF, "Compute the loss in chunks (Liger), which needs less memory.")]
     compile: Annotated[bool, JobFlag(ON_OFF, "Compile the model (torch.compile).", ("compiled",))]
     region: Annotated[

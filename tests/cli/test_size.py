@@ -73,3 +73,21 @@ def test_a_convnet_is_served_without_advice_that_cannot_be_counted(costguard: Co
     data = costguard("size", "--model", "resnet-50", "--method", "inference", "--json").data
     assert data["peak_gib"]["expected"] > 0
     assert all(lever["field"] not in {"quant", "method"} for lever in data["levers"])
+
+
+def test_gpu_and_count_are_the_hardware(costguard: Command) -> None:
+    stated = costguard(
+        "size", "--model", "gpt2", "--method", "full", "--gpu", "H100", "--count", "8", "--fused-loss", "--compile"
+    )
+    assert stated.code == 0
+    assert "fits on H100-SXM x8" in stated.out
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [(("--count", "8"), "counts GPUs of no kind"), (("--gpu", "H100", "--gpu", "A100"), "names 2 GPUs")],
+)
+def test_hardware_of_no_one_kind_is_refused(costguard: Command, options: tuple[str, ...], why: str) -> None:
+    refused = costguard("size", "--model", "gpt2", "--method", "full", *options)
+    assert refused.code == 2
+    assert why in refused.err

@@ -536,7 +536,7 @@ LAST = [
         "envs:\n  MODEL_NAME: Qwen/Qwen2.5-72B-Instruct\nservice:\n  replicas: 2\nresources:\n"
         "  accelerators: {A100:8, A100-80GB:4, A100-80GB:8}\n  disk_size: 1024\n  memory: 32+\n  ports: 8000\nrun: |\n"
         "  vllm serve $MODEL_NAME \\\n    --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE\n",
-        {"disk_gb": 1024},
+        {"disk_gb": 1024, "method": "inference", "model": "qwen2.5-72b"},
     ),
     Published(
         "modal-labs/modal-examples 06_gpu_and_ml/unsloth_finetune.py",

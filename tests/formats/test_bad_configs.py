@@ -57,7 +57,10 @@ CASES = {
     ),
     "words.yaml": (AXOLOTL.replace("512", "many"), ("words.yaml: sequence_len", "must be a number")),
     "table.yaml": (AXOLOTL.replace("gpt2", "{a: 1}"), ("base_model", "must be text")),
-    "computed.sbatch": ("#!/bin/bash\n#SBATCH --nodes=2\nsrun --gpus-per-node=$N python x\n", ("computed.sbatch", "--gres")),
+    "computed.sbatch": (
+        "#!/bin/bash\n#SBATCH --nodes=2\nsrun --gpus-per-node=$N python x\n",
+        ("computed.sbatch", "state --hours N"),
+    ),
     "dollar.sbatch": ("#!/bin/bash\n#SBATCH --gres=gpu:$NGPU\npython x\n", ("--gres", "computed when the script runs")),
     "computed.py": ("import modal\n@app.function(gpu=pick())\ndef f(): ...\n", ("gpu", "computed when the program runs")),
     "cpu.py": ("import ray\nc = ScalingConfig(num_workers=2, use_gpu=False)\n", ("use_gpu", "no GPU")),

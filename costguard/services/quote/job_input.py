@@ -218,7 +218,13 @@ def _load_file(path: Path) -> StatedFile | ConfigFile:
         loaded = load_config_file(path, text)
         own = len(loaded.documents) == 1 and (loaded.table.keys() <= JOB_FILE_KEYS or find_format(loaded) is None)
         return StatedFile(path, loaded.text, load_yaml_job(loaded)) if own and _looks_own(loaded.table) else loaded
-    table = parse_table(text, path)
+    try:
+        table = parse_table(text, path)
+    except InputError as error:
+        if ending in (".toml", ".json"):
+            raise
+        hint = "a job file ends in .toml, .json or .yaml; .yaml, .json, .py, .ipynb, .sh and .sbatch are read of other tools"
+        raise InputError("is of no known format", field=str(path), hint=hint) from error
     if table.keys() <= JOB_FILE_KEYS:
         return StatedFile(path, text, table)
     from costguard.formats import find_format
@@ -311,7 +317,7 @@ def place_on_launch(
         job_input = _restrict_gpus(job_input, alike)
     if launch.nodes > 1:
         note = f"{launch.nodes} machines are stated and no kind of GPU: as many as each kind needs are quoted; state --on"
-        job_input = replace(job_input, notes=(*job_input.notes, f"{note} H100:{launch.gpu_count}x{launch.nodes}"))
+        job_input = replace(job_input, notes=(*job_input.notes, f"{note} H100:{launch.gpu_count or 8}x{launch.nodes}"))
     return job_input, None, launch.gpu_count
 
 

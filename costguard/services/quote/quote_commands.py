@@ -153,13 +153,14 @@ def answer_size(
     flags: Table,
     job_file: str | Sequence[str] | None = None,
     on: str | None = None,
+    count: float | None = None,
     explain: bool = False,
     strict: bool = False,
     exact: bool = False,
     calibration: str | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard size`: memory only. `exact`: also run one step on fake tensors."""
+    """Answer `costguard size`: memory only. `exact`: also run one step on fake tensors. `count`: GPUs of the kind `--gpu`."""
     from costguard.services.quote import size as flow
     from costguard.views.quote import list_footprint_tables
     from costguard.views.size import build_size_document, build_what_if_table
@@ -167,7 +168,8 @@ def answer_size(
     facts = ShippedFacts()
     job_input = read_job_input(flags, job_file, facts)
     with job_input.name_files():
-        job_input, hardware, notes, _ = find_hardware(job_input, on, facts)
+        on = _name_hardware(job_input, on, count)
+        job_input, hardware, notes, _ = find_hardware(job_input, on, facts, count)
         job = apply_calibration(read_asked_job(job_input, facts, strict=strict), calibration, config)
         answer = flow.size_job(job, facts=facts, on=hardware)
     answer = flow.add_assumption_effects(answer)
@@ -184,6 +186,18 @@ def answer_size(
         hint = f"would fit with: {'; or '.join(helpful[:3])}" if helpful else "no single change makes it fit: use more GPUs"
         refusal = NoAnswerError(f"the job {'does' if answer.fit == 'no' else 'may'} not fit on the stated hardware", hint=hint)
     return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal, value=answer)
+
+
+def _name_hardware(job_input: JobInput, on: str | None, count: float | None) -> str | None:
+    """Return `on`, or `--gpu` and `--count` as such; raise InputError if these name no one kind of GPU."""
+    gpus = parse_job_limits(read_subtable(job_input.table, "limits")).gpus or ()
+    launched = job_input.config is not None and job_input.config.hardware is not None
+    if on is not None or launched or (not gpus and count is None):
+        return on
+    if len(gpus) != 1:
+        what = "counts GPUs of no kind" if not gpus else f"names {len(gpus)} GPUs, and memory is that of one"
+        raise InputError(what, field="--gpu" if gpus else "--count", hint="write --gpu H100 --count 8, or --on H100:8")
+    return f"{gpus[0]}:{checks.require_whole_number(1 if count is None else count, '--count', most=100_000)}"
 
 
 def answer_offers(
