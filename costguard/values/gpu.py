@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from costguard.errors import InputError, UnknownNameError
@@ -213,8 +213,22 @@ class GpuNames:
         if exact is not None and _has_memory(exact, vram_gb):
             return GpuNameMatch(canonical=exact.name)
         words = _split_name(name)
+        if (bare := BARE_SIZE.match(name)) and not any(entry.fits(words) for entry in self._known):
+            words = _split_name(f"{bare[1]} {bare[2]}GB")  # a100-40
         fitting = [entry.gpu.name for entry in self._known if entry.fits(words) and _has_memory(entry.gpu, vram_gb)]
         return GpuNameMatch(canonical=fitting[0], taken_as_short=len(fitting) > 1) if fitting else None
+
+    def resolve_with_size(self, name: str, *, field: str) -> tuple[Gpu, tuple[str, ...]]:
+        """Return the GPU that `name` refers to, and notes; a size that is not listed (a Mac of 64 GB) is taken as stated."""
+        require(name.lower() != "cpu", field, "is no GPU, and memory on a CPU is not sized", "write H100:8")
+        size = split_stated_size(name)
+        if size is not None and self.find(name) is None and (plain := self.find(size[0])) is not None:
+            listed = plain.canonical
+            note = f"{listed} of {size[1]} GB is not listed: its memory is as stated, all else that of {listed}"
+            return replace(self._gpus[listed], name=f"{listed}-{size[1]}GB", vram_gb=size[1], usable_gib=None), (note,)
+        match = self.resolve(name, field=field)
+        notes = (f"{name} was taken as {match.canonical}",) if match.taken_as_short else ()
+        return self._gpus[match.canonical], notes
 
     def _prepare(self) -> None:
         if not self._known:
@@ -229,6 +243,28 @@ class GpuNames:
         holding = [entry.gpu.name for entry in self._known if words.model and words.model in entry.words.model]
         near = dict.fromkeys(holding + [names[spelling] for spelling in find_nearest_names(name, names, most=12)])
         return UnknownNameError("GPU", name, field=field, nearest=tuple(near)[:4], hint="`costguard offers` lists what is sold")
+
+
+COUNT_FIRST = re.compile(r"(\d{1,6})\s*[x*]\s*(?=[A-Za-z])(.+)")
+COUNT_LAST = re.compile(r"(.*?[\d\s])x\s*(\d{1,6})")
+BARE_SIZE = re.compile(r"(.*[A-Za-z]\d{2,4})[-_ ](\d{2,3})$")
+"""A size without its unit behind a model: a100-40."""
+
+
+def rewrite_hardware(text: str) -> str:
+    """Return `8xH100`, `8 x H100`, `H100x8` and `H100 x8` as `H100:8`; all else as it is."""
+    if ":" in text or len(text) > LONGEST_GPU_NAME:
+        return text
+    if match := COUNT_FIRST.fullmatch(text.strip()):
+        return f"{match[2]}:{match[1]}"
+    match = COUNT_LAST.fullmatch(text.strip())
+    return f"{match[1].strip()}:{match[2]}" if match else text
+
+
+def split_stated_size(name: str) -> tuple[str, int] | None:
+    """Return a name without the memory that it states, and the GB: ("M4 Max", 64); None if it states none."""
+    match = _SIZE.search(name.lower())
+    return (f"{name[: match.start()]}{name[match.end() :]}".strip(" -_"), int(match[1])) if match else None
 
 
 SIZE_TOLERANCE = 0.12

@@ -33,7 +33,7 @@ from costguard.sizing.job import (
 from costguard.sizing.placement import Hardware
 from costguard.sizing.recipe import resolve_framework
 from costguard.values import checks
-from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu
+from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu, rewrite_hardware
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.formats.loading import ConfigFile
@@ -443,17 +443,15 @@ def parse_hardware(on: str | None, facts: ShippedFacts, *, field: str = "--on") 
     """Parse `GPU:COUNT[xNODES]`, with a note if a short name was completed."""
     if on is None:
         return None, ()
-    name, counted, counts = on.partition(":")
+    name, counted, counts = rewrite_hardware(on).partition(":")
     gpu_count, joined, nodes = counts.partition("x")
     numbers = [gpu_count if counted else "1", nodes if joined else "1"]
     if not all(n.isascii() and n.isdigit() and len(n) <= LONGEST_COUNT for n in numbers):
         what = f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}"
         raise InputError(what, field=field, hint="write H100:8, or H100:8x4")
-    gpu_match = facts.get_gpu_names().resolve(name.strip(), field=field)
-    gpu: Gpu = facts.get_gpus()[gpu_match.canonical]
+    gpu, notes = facts.get_gpu_names().resolve_with_size(name.strip(), field=field)
     if not gpu.runs_pytorch:
         raise _refuse_accelerator(gpu, int(numbers[0]) * int(numbers[1]), facts, field)
-    notes = (f"{name} was taken as {gpu_match.canonical}",) if gpu_match.taken_as_short else ()
     gpu_count_, nodes_ = (checks.require_whole_number(int(n), field, most=1_000_000) for n in numbers)
     return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
 
