@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,15 @@ def hours(option: QuoteOption) -> float:
     return option.hours.expected
 
 
+def list_certain(options: Sequence[QuoteOption]) -> Sequence[QuoteOption]:
+    """Return the options on hardware that fits for certain; all where none does."""
+    return [o for o in options if not o.is_doubtful] or options
+
+
 @ANY_MARKET
 @given(offers=st.lists(OFFERS, max_size=25))
 def test_marks_are_what_counting_by_hand_finds(tmp_path: Path, offers: list[Offer]) -> None:
-    options = asked(tmp_path, offers).options
+    options = list_certain(asked(tmp_path, offers).options)
     for one in options:
         better = [o for o in options if money(o) <= money(one) and hours(o) <= hours(one)]
         beaten = any(money(o) < money(one) or hours(o) < hours(one) for o in better)
@@ -132,7 +138,7 @@ def test_advice_is_five_at_most_in_the_order_of_the_ranking_with_the_marked_ones
     advice = choose_advice(options)
     assert len(advice.options) <= ADVISED
     assert [o for o in options if o in advice.options] == list(advice.options)
-    priced = [o for o in options if o.usd and o.hours and o.offer]
+    priced = list_certain([o for o in options if o.usd and o.hours and o.offer])
     words = " ".join(advice.words.values())
     assert ("cheapest on-demand" in words) == any(o.offer and o.offer.tier != SPOT for o in priced)
     assert ("cheapest spot" in words) == any(o.offer and o.offer.tier == SPOT for o in priced)
@@ -250,7 +256,8 @@ def test_every_gpu_that_is_listed_holds_the_job_on_that_many_and_not_on_fewer(na
     for f in answer.fits_on:
         gpu = FACTS.get_gpus()[f.gpu]
         assert size_job(job(name), facts=FACTS, on=Hardware(gpu=gpu, gpu_count=f.count)).fits
-        assert f.peak_gib <= f.reserved_gib <= f.has_gib
+        assert f.peak_gib <= f.reserved_gib
+        assert f.reserved_gib <= f.has_gib or f.fit == "maybe"
         fewer = [n for n in GPU_COUNTS if n < f.count]
         for count in fewer:
             assert not size_job(job(name), facts=FACTS, on=Hardware(gpu=gpu, gpu_count=count)).fits
