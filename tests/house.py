@@ -172,7 +172,7 @@ BUDGETS = {
     "costguard/renderers": 1357,
     "costguard/reporting": 3245,
     "costguard/runs": 800,
-    "costguard/services": 23_065,
+    "costguard/services": 23_070,
     "costguard/settings": 4_711,
     "costguard/sizing": 12_593,
     "costguard/system": 2357,

@@ -120,7 +120,12 @@ def _is_model_name(word: str, facts: ShippedFacts) -> bool:
     What exists as a file is a file, and what looks like one is missing. Raises InputError for what names nothing.
     """
     path = expand_path(word)
-    if path.exists() or path.suffix in (*CONFIG_ENDINGS, ".toml", ".json") or word.startswith((".", "/", "~")):
+    try:
+        if path.exists():
+            return False
+    except OSError:  # a name of 5,000 letters: whoever opens it says so
+        return False
+    if path.suffix in (*CONFIG_ENDINGS, ".toml", ".json") or word.startswith((".", "/", "~")):
         return False
     try:
         facts.get_architecture(word)
