@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 from costguard.data import ShippedFacts
-from costguard.errors import UnknownNameError
 from scripts.published_runs import USUAL_VOCAB, usual_shape
 
 Row = dict[str, str]
@@ -319,10 +318,8 @@ def _sample(row: Row) -> Row:
 
 
 def _is_walked(model: str) -> bool:
-    try:
-        return FACTS.get_architecture(model.lower()).walk is not None
-    except UnknownNameError:
-        return False
+    shipped = FACTS.get_shipped_architecture(model.lower())
+    return shipped is not None and shipped.walk is not None
 
 
 def _cell(column: str, text: str) -> str:
@@ -402,11 +399,11 @@ def _offload(text: str) -> str:
 
 def _named_size(model: str) -> str:
     """Parameters of a shipped model, else the size its name says ("GPT-124M"), else blank."""
-    try:
-        return str(FACTS.get_architecture(model.lower()).parameters)
-    except UnknownNameError:
-        said = NAMED_SIZE.search(model)
-        return str(int(float(said[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[said[2].lower()])) if said else ""
+    shipped = FACTS.get_shipped_architecture(model.lower())
+    if shipped is not None:
+        return str(shipped.parameters)
+    said = NAMED_SIZE.search(model)
+    return str(int(float(said[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[said[2].lower()])) if said else ""
 
 
 def _counted(row: Row) -> int:

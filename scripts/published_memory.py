@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from costguard.data import ShippedFacts
-from costguard.errors import CostguardError
 from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
 from costguard.sizing.huggingface import build_architecture_from_config
 from costguard.sizing.memory.footprint import Footprint
@@ -134,11 +133,8 @@ def shape(row: Row) -> Architecture:
     """The architecture from the row's columns, a shipped one's blocks where its name is known."""
     h, heads = int(row["hidden"]), int(row["heads"])
     name = row["model"].lower()
-    try:
-        found = FACTS.get_architecture(name)
-    except CostguardError:
-        pass
-    else:
+    found = FACTS.get_shipped_architecture(name)
+    if found is not None:
         return found if found.walk is None else _walk_images(found, row)
     vocab = int(row["vocab"] or 0)
     ffn = int(row["ffn"])

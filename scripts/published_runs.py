@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costguard.data import ShippedFacts
-from costguard.errors import InputError, UnknownNameError
+from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
 from costguard.sizing.memory.footprint import compute_footprint
 from costguard.sizing.recipe import ADAPTER_METHODS, Parallelism, Recipe
@@ -127,9 +127,8 @@ def architecture_of(row: dict[str, str]) -> Architecture:
 
 def shipped(row: dict[str, str]) -> Architecture | None:
     """The shipped model of the row's name, if it has as many parameters as the row states."""
-    try:
-        found = FACTS.get_architecture(row["model"].lower())
-    except UnknownNameError:
+    found = FACTS.get_shipped_architecture(row["model"].lower())
+    if found is None:
         return None
     stated = float(row["total_params"])
     return found if abs(found.parameters / stated - 1) <= SAME_COUNT else None

@@ -174,7 +174,7 @@ BUDGETS = {
     "costguard/runs": 800,
     "costguard/services": 23_070,
     "costguard/settings": 4_711,
-    "costguard/sizing": 12_593,
+    "costguard/sizing": 12_594,
     "costguard/system": 2357,
     "costguard/testing": 1550,
     "costguard/values": 2_029,

@@ -49,11 +49,12 @@ class ShippedFacts:
 
         Raise UnknownNameError with the nearest names if the name states no size either.
         """
+        return self.get_shipped_architecture(name) or self._build_by_size(name)
+
+    def get_shipped_architecture(self, name: str) -> Architecture | None:
+        """Return the shape of the shipped model that `name` means; None if it means none."""
         match = self.find_model(name)
-        if match is None:
-            return self._build_by_size(name)
-        key, stored = match
-        return self._build_shipped(key, stored)
+        return match and self._build_shipped(*match)
 
     def _build_shipped(self, key: str, stored: str | None) -> Architecture:
         from costguard.sizing.huggingface import build_architecture_from_config
@@ -85,13 +86,15 @@ class ShippedFacts:
         return cast("Mapping[str, object]", self._models[key]["config"])
 
     def _build_by_size(self, name: str) -> Architecture:
-        """Return the nearest shipped shape with the parameters that the name states."""
-        from costguard.sizing.nearest_models import read_size
+        """Return the nearest shipped shape with the parameters that the name states, if it has half to twice as many."""
+        from costguard.sizing.nearest_models import FAR_SIZE, read_size
 
         size, error = read_size(name.rpartition("/")[2]), self._build_unknown_model(name)
         if size is None or not error.nearest:
             raise error
         shape = error.nearest[0]
+        if not 1 / FAR_SIZE <= size / cast("int", self._models[shape]["published_params"]) <= FAR_SIZE:
+            raise error
         note = (
             f"the shape of '{name}' is not known: sized by the {size / 1e9:.4g} B of its name in the shape of {shape}; "
             "its config.json would say more"

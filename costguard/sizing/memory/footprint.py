@@ -257,7 +257,8 @@ def _format_weights(basis: FootprintBasis) -> str:
         return "in host memory"
     matrix, other = choose_weight_bytes(m, r)
     rest = m.small + m.embedding + m.head
-    base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _format_divisors(basis, 3)
+    others = f"+ {rest:,} others" if rest >= 0 else f"- {-rest:,} that the stated size lacks"
+    base = f"({m.matrices:,} in matrices x {matrix:.4g} B {others} x {other:.4g} B)" + _format_divisors(basis, 3)
     companion_text = f" + {m.beside:,} of VAE and text encoders x {m.numbers.compute} B" if m.beside else ""
     return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "") + companion_text
 
