@@ -1,6 +1,6 @@
-"""What one machine can train or serve: each model's largest batch and longest sequence that fit.
+"""What one machine can train or serve: each model's largest batch and longest sequence that fit for sure (`fit` is yes).
 
-Example: QLoRA of llama-3.1-8b on one RTX-4090 (23.5 GiB) needs 12.8 GiB with one sequence of 2,048 tokens a pass. Two of
+Example: QLoRA of llama-3.1-8b on one RTX-4090 (23.5 GiB) needs 13.3 GiB with one sequence of 2,048 tokens a pass. Two of
 them fit, or one of 4,096 tokens. Both are found by doubling; the model's own context ends the search for lengths.
 """
 
@@ -31,14 +31,14 @@ class FittingModel:
 
 
 def fit_model(job: Job, on: Hardware) -> FittingModel | None:
-    """Return how far `job`, which has one sequence a pass, can grow on `on`; None where it does not fit.
+    """Return how far `job`, which has one sequence a pass, can grow on `on`; None where it does not fit for sure.
 
     Raises InputError for a job that cannot run so at all.
     """
     placement = Placer(job=job).place(on.gpu, on.gpu_count, on.nodes)
     if isinstance(placement, ImpossiblePlacement):
         raise InputError(placement.reason, field="parallel")
-    if not placement.fits:
+    if placement.fit != "yes":
         return None
     batch = 1
     while batch < LARGEST_BATCH and _fits(_change(job, micro_batch=2 * batch), on):
@@ -58,7 +58,7 @@ def _find_longest(job: Job, on: Hardware) -> int | None:
 
 def _fits(job: Job, on: Hardware) -> bool:
     placement = Placer(job=job).place(on.gpu, on.gpu_count, on.nodes)
-    return not isinstance(placement, ImpossiblePlacement) and placement.fits
+    return not isinstance(placement, ImpossiblePlacement) and placement.fit == "yes"
 
 
 def _change(job: Job, **fields: int) -> Job:

@@ -23,13 +23,13 @@ def build_fitting_models_document(
     machine = f"{on.gpu.name}" if count == 1 else f"{count} x {on.gpu.name}"
     records = tuple(build_record(_COLUMNS, one) for one in fitting)
     left_out = (
-        *((f"{too_large} models do not fit.",) if too_large else ()),
+        *((f"{too_large} models do not fit, or may not.",) if too_large else ()),
         *((f"{unable} cannot run as {method} (costguard size --model NAME --method {method} says why).",) if unable else ()),
     )
     notes = (
         "Batch: sequences a pass at that length. Longest: tokens with a batch of 1, at most the model's context.",
         "Both are found by doubling. A dash: the context is not known, or the model does not count tokens.",
-        "Each is the expected need: near the edge a run may still fail (costguard size --on shows the interval).",
+        "Each fits by the high end of its 80 % interval (costguard size --on shows it); what is shown is the expected need.",
         *((" ".join(left_out),) if left_out else ()),
     )
     return Document(

@@ -15,9 +15,9 @@ def list_models(costguard: Command, *flags: str) -> dict[str, dict[str, object]]
 
 
 def size(costguard: Command, model: str, **fields: object) -> int:
-    """The exit code of `size`: 0 where it fits, 3 where it does not."""
+    """The exit code of `size --fit yes`: 0 where it fits for sure, else 3."""
     flags = [word for name, value in fields.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return costguard("size", "--model", model, "--method", "qlora", "--on", "RTX-4090", *flags).code
+    return costguard("size", "--model", model, "--method", "qlora", "--on", "RTX-4090", "--fit", "yes", *flags).code
 
 
 def test_the_batch_fits_and_twice_the_batch_does_not(costguard: Command) -> None:
@@ -39,7 +39,7 @@ def test_the_longest_sequence_fits_and_twice_that_does_not_or_is_beyond_the_cont
 
 def test_what_does_not_fit_is_counted_and_larger_hardware_holds_more(costguard: Command) -> None:
     small = costguard("models", "llama-3.1", "--fits", "RTX-4090", *JOB, "--json").data
-    large = costguard("models", "llama-3.1", "--fits", "H100:8", *JOB, "--json").data
+    large = costguard("models", "llama-3.1", "--fits", "H200:8", *JOB, "--json").data
     assert "llama-3.1-70b" not in {one["model"] for one in small["models"]}
     assert small["too_large"] >= 2
     assert "llama-3.1-70b" in {one["model"] for one in large["models"]}
@@ -65,3 +65,10 @@ def test_a_question_that_cannot_be_answered_says_what_to_write(costguard: Comman
     ran = costguard("models", *flags)
     assert ran.code == 2
     assert words in ran.err
+
+
+def test_what_may_not_fit_is_not_among_what_fits(costguard: Command) -> None:
+    """QLoRA of 34 B is expected to need more than a card of 24 GB has; only the low end of its interval fits."""
+    ran = costguard("models", "codellama-34b", "--fits", "RTX-4090", "--method", "qlora", "--json")
+    assert ran.code == 3
+    assert ran.data["models"] == []
