@@ -33,6 +33,7 @@ UNCOVERED: Mapping[str, tuple[str, ...]] = {
     ),
     "bills": ("bill_adjustment", "bill_import", "bill_import_unfinished", "bill_line", "reconciliation"),
     "holds": ("hold", "hold_budget"),
+    "costs entered by hand": ("cost_entry",),
     "enrolment codes, tokens, login links, sessions and links in messages": (
         *("agent_code", "ask_link", "web_invite", "web_session", "web_token"),
     ),

@@ -45,6 +45,6 @@ def test_a_job_file_may_start_from_a_template_and_its_keys_win(costguard: Comman
 def test_the_warning_says_how_much_an_assumption_moves_the_answer(costguard: Command, market: str) -> None:
     ran = costguard("quote", "--model", "gpt2", "--method", "full", "--tokens", "1B", "--market", market, "--json")
     (said,) = [w for w in ran.data["warnings"] if w.startswith("assumed")]
-    assert "micro_batch 1 (4: 0." in said
+    assert "micro_batch 16 (1: " in said
     assert "x the hours" in said
     assert "x the memory" in said

@@ -57,6 +57,9 @@ def correct(connection: Connection) -> None:
     part = {"correction_id": 1, "start_us": 0, "end_us": 1, "presence": "seen", "price_known": 1, "low": 0, "expected": 1}
     connection.execute(insert(METADATA.tables["correction_part"]), [part | {"high": 2, "us": 1}])
     bill(connection)
+    entry = METADATA.tables["cost_entry"]
+    row = {c.name: "" if isinstance(c.type, Text) else 1 for c in entry.columns}
+    connection.execute(insert(entry), [row | {"corrects": 0}])
 
 
 def bill(connection: Connection) -> None:

@@ -330,9 +330,9 @@ class Numerics:
 
     - `master`: an fp32 copy stored with the optimizer; 0 if the weights are the master. `compute`: operands and results
         of matrix products.
-    - `residual`: the stream between layers. `kept`: what the modules of a layer hand on; as `compute`, but fp32 where PEFT made
-        embeddings and norms fp32: a matrix of bitsandbytes returns the precision of its input (bitsandbytes, nn/modules.py,
-        Linear4bit.forward). `autocast`: weights are cast to `compute` on each use.
+    - `residual`: the stream between layers. `module_io`: what the modules of a layer hand on; as `compute`, but fp32 where
+        PEFT made embeddings and norms fp32: a matrix of bitsandbytes returns the precision of its input (bitsandbytes,
+        nn/modules.py, Linear4bit.forward). `autocast`: weights are cast to `compute` on each use.
     - `operand`: the kept input of a product. `copies`: fp8 copies of a matrix's weight, besides the weight itself.
     - `accumulator`: an fp32 sum of gradients besides the 16-bit ones (DeepSpeed's BF16_Optimizer).
     """
@@ -344,7 +344,7 @@ class Numerics:
     master: int
     compute: int
     residual: int
-    kept: int
+    module_io: int
     operand: int
     copies: int
     accumulator: int
@@ -371,7 +371,7 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
         master=FP32 if master else 0,
         compute=compute,
         residual=FP32 if wide or autocast or streamed else HALF,
-        kept=FP32 if streamed else compute,
+        module_io=FP32 if streamed else compute,
         operand=1 if recipe.precision in ("fp8", "fp4") else compute,
         accumulator=FP32 if master and recipe.framework.startswith("deepspeed") and recipe.gradient_accumulation > 1 else 0,
         copies=FP8_COPIES if recipe.precision in ("fp8", "fp4") and recipe.trains else 0,

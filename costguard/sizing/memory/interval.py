@@ -80,9 +80,14 @@ def find_nearest_run(kind: RunKind) -> NearestRun:
     return nearest._replace(distance=min(nearest.distance, 1)) if is_counted else nearest
 
 
+TRANSFORMERS_MODULES = frozenset(("hf", "deepspeed"))
+"""Libraries that run transformers' modules: DeepSpeed shards what they keep, and runs a job of Hugging Face with ZeRO."""
+
+
 def measure_distance(one: RunKind, other: RunKind) -> int:
     """Return the weights of the fields in which two kinds of runs differ, summed."""
-    return sum(int(weight) for weight, a, b in zip(FIELD_WEIGHTS, one, other, strict=True) if a != b)
+    pairs = zip(FIELD_WEIGHTS, one, other, strict=True)
+    return sum(int(weight) for weight, a, b in pairs if a != b and {a, b} != TRANSFORMERS_MODULES)
 
 
 def explain_distance(kind: RunKind) -> str:
@@ -91,7 +96,9 @@ def explain_distance(kind: RunKind) -> str:
     if not nearest.distance:
         return ""
     pairs = zip(FIELD_WORDS, kind, nearest.kind, strict=True)
-    differs = [f"{word} {value}" for word, value, measured in pairs if value != measured]
+    differs = [
+        f"{word} {value}" for word, value, measured in pairs if value != measured and {value, measured} != TRANSFORMERS_MODULES
+    ]
     method = METHOD_WORDS[nearest.kind.method]
     return f"no measured run like this one ({', '.join(differs)}): interval from the nearest, {method} on {nearest.gpu}"
 

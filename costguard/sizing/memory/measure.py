@@ -35,8 +35,8 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
     `sharding`: 0 full copies, 1 ZeRO, 2 FSDP; it decides where a master copy is stored.
     """
     numbers = choose_numerics(recipe, (Parallelism(), Parallelism(zero=1), Parallelism(fsdp=True))[sharding])
-    if architecture.denoises and numbers.kept > numbers.compute:  # trainers of diffusion models do not prepare them
-        numbers = replace(numbers, kept=numbers.compute, residual=numbers.compute)
+    if architecture.denoises and numbers.module_io > numbers.compute:  # trainers of diffusion models do not prepare them
+        numbers = replace(numbers, module_io=numbers.compute, residual=numbers.compute)
     if architecture.walk is not None:
         return measure_convnet(architecture, architecture.walk, recipe, numbers)
     targets = list_adapted_matrices(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
@@ -102,9 +102,9 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
 
 
 def _widen_modules(numbers: Numerics) -> Numerics:
-    """Return the numbers of the modules: fp32 where they get and hand on fp32 (`Numerics.kept`)."""
-    wide = numbers.kept > numbers.compute
-    return replace(numbers, compute=numbers.kept, operand=max(numbers.operand, numbers.kept)) if wide else numbers
+    """Return the numbers of the modules: fp32 where they get and hand on fp32 (`Numerics.module_io`)."""
+    wide = numbers.module_io > numbers.compute
+    return replace(numbers, compute=numbers.module_io, operand=max(numbers.operand, numbers.module_io)) if wide else numbers
 
 
 def _choose_loss_bytes(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:
