@@ -175,7 +175,7 @@ BUDGETS = {
     "costguard/services": 23_070,
     "costguard/settings": 4_711,
     "costguard/sizing": 12_601,
-    "costguard/system": 2357,
+    "costguard/system": 2367,
     "costguard/testing": 1550,
     "costguard/values": 2_029,
     "costguard/views": 8_089,

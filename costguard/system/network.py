@@ -40,7 +40,7 @@ def load_system_context() -> ssl.SSLContext:
 
     Reading the certificates takes 20 ms, so it is cached.
     """
-    return httpx2.create_ssl_context(trust_env=False)
+    return _restrict_context(httpx2.create_ssl_context(trust_env=False))
 
 
 def load_file_context(ca_file: Path) -> ssl.SSLContext:
@@ -52,6 +52,16 @@ def load_file_context(ca_file: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     require_input_file(ca_file)
     context.load_verify_locations(cafile=ca_file)
+    return _restrict_context(context)
+
+
+def _restrict_context(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Return `context` as strict as newer Pythons make it: TLS 1.2 at least, and an answer that TLS does not end is cut.
+
+    Python 3.11.2, which Debian 12 ships, ignores an unexpected end by default: half a list of machines would look whole.
+    """
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    context.minimum_version = max(ssl.TLSVersion.TLSv1_2, context.minimum_version)
     return context
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,18 @@ def test_a_certificate_that_is_wrong_is_wrong_behind_a_stated_proxy_as_well(how:
                 transport.exchange(request, provider="c", deadline=Deadline(20))
         transport.close()
     assert CANARY.encode() not in b"".join(heard)
+
+
+def test_a_python_that_ignores_a_cut_connection_is_made_as_strict_as_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian 12's Python 3.11.2 ignores an unexpected end and speaks old TLS by default."""
+    loose = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    loose.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
+    loose.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    monkeypatch.setattr("httpx2.create_ssl_context", lambda **_: loose)
+    trust.load_system_context.cache_clear()
+    try:
+        context = trust.load_system_context()
+    finally:
+        trust.load_system_context.cache_clear()
+    assert not context.options & ssl.OP_IGNORE_UNEXPECTED_EOF
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
