@@ -110,8 +110,11 @@ def test_past_hours_of_all_owners_add_up_to_what_closed_spans_cost(
     url = fresh()
     record(url, said)
     find_late(url)
-    take_in(url, *billed)
     until = START + hours * HOUR
+    hers, nobodys = (ResourceFilter(owners=(owner,)) for owner in ("ada", ""))
+    with SpendingReader(url, rules=RULES) as books:
+        unbilled = books.load_past_hours(until, [(one, "USD") for one in (MATCH_ALL, hers, nobodys)])
+    take_in(url, *billed)
 
     def sum_closed(ask: Query, match: ResourceFilter) -> int:
         attributions = load_attributions(ask)
@@ -124,15 +127,16 @@ def test_past_hours_of_all_owners_add_up_to_what_closed_spans_cost(
         )
         return sum(sums_of)
 
-    hers, nobodys = (ResourceFilter(owners=(owner,)) for owner in ("ada", ""))
     with SpendingReader(url, rules=RULES) as books:
         past = books.load_past_hours(until, [(one, "USD") for one in (MATCH_ALL, hers, nobodys)])
         assert not any(books.load_past_hours(until, [(MATCH_ALL, "EUR")])[MATCH_ALL, "EUR"].costs)
     sums = {match: sum(one.costs) for (match, _), one in past.items()}
     for match, expected in sums.items():  # a minimum of a minute is not spread evenly over its span
         assert expected == pytest.approx(asked(url, partial(sum_closed, match=match)), rel=0.01, abs=5 * 10**7)
-    for day in range(0, hours // 24 * 24, 24):
-        everything, *parts = (sum(one.costs[-24 - day :][:24]) for one in past.values())
+    for day in range(
+        0, hours // 24 * 24, 24
+    ):  # a bill at another price is spread over its span's days by the one, not the other
+        everything, *parts = (sum(one.costs[-24 - day :][:24]) for one in unbilled.values())
         assert sum(parts) == pytest.approx(everything, rel=0.02, abs=5 * 10**7)
 
 
