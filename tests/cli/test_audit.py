@@ -32,7 +32,7 @@ def test_verify_says_that_it_is_whole_and_what_it_cannot_see(costguard: Command,
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith(f"The audit of {ledger} verifies: 3 rows")
     assert "Without --anchor it cannot be detected" in answer.out
-    assert "Not covered: charges, listings and samples; bills; holds; enrolment codes, tokens, login links" in answer.out
+    assert "Not covered: charges, listings and samples; bills; holds; costs entered by hand; enrolment codes" in answer.out
     data = costguard("audit", "verify", "--json").data
     assert data["not_covered"] == [*UNCOVERED, UNPROVEN]
     assert (data["schema"], data["whole"], data["rows"], data["findings"]) == ("costguard.audit/1", True, 3, [])
