@@ -23,7 +23,7 @@ from costguard.values.calendar import (
 from costguard.values.checks import require, require_one_of, require_whole_number
 from costguard.values.instant import EARLIEST
 from costguard.values.money import ExchangeRate, Money
-from costguard.values.resource import Attribution
+from costguard.values.resource import Attribution, is_within_region
 from costguard.values.text_format import format_amount
 
 DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL = "day", "week", "month", "quarter", "year", "rolling", "total"
@@ -39,7 +39,7 @@ MEASURES = (SPENT, PACE, FORECAST, TIME_TO_CAP)
 class ResourceFilter:
     """Selects spending; all stated criteria must match. None: any; an empty tuple selects nothing.
 
-    `gpus` are canonical names. `labels`: each key must have one of its values.
+    `gpus` are canonical names. `regions`: a region selects its zones, too. `labels`: each key must have one of its values.
     """
 
     providers: tuple[str, ...] | None = None
@@ -169,13 +169,14 @@ def matches_filter(match: ResourceFilter, attribution: Attribution) -> bool:
     pairs = (
         (match.providers, at.provider),
         (match.accounts, at.account),
-        (match.regions, at.region),
         (match.owners, at.owner),
         (match.gpus, at.gpu),
         (match.tiers, at.tier),
         (match.kinds, at.kind),
     )
     if not all(choices is None or value in choices for choices, value in pairs):
+        return False
+    if match.regions is not None and not any(is_within_region(at.region, region) for region in match.regions):
         return False
     if match.labels is None:
         return True

@@ -54,6 +54,11 @@ def parse_resource_key(text: str) -> ResourceKey | None:
     return ResourceKey(*parts) if len(parts) == len(ResourceKey._fields) and parts[0] and parts[3] else None
 
 
+def is_within_region(place: str, region: str) -> bool:
+    """Return whether `place`, as a key states it, is `region` or a zone of it: Google's us-central1-a is within us-central1."""
+    return place == region or (region[-1:].isdigit() and place.startswith(f"{region}-"))
+
+
 def is_storable(text: str) -> bool:
     """Return whether every database can store `text`: no NUL and no unpaired surrogate."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))

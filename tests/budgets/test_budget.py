@@ -103,6 +103,21 @@ def test_a_match_counts_what_fits_all_that_it_states(match: ResourceFilter, coun
     assert matches_filter(match, ALICE) is counted
 
 
+@pytest.mark.parametrize(
+    ("place", "region", "selected"),
+    [
+        ("us-central1-a", "us-central1", True),
+        ("us-central1-ai1a", "us-central1", True),
+        ("us-central1-a", "us-central1-a", True),
+        ("europe-west10-a", "europe-west1", False),
+        ("us-central1", "us-central1-a", False),
+        ("us-east-1", "us-east", False),
+    ],
+)
+def test_a_region_selects_its_zones(place: str, region: str, selected: bool) -> None:  # noqa: FBT001 - a column of the table
+    assert matches_filter(ResourceFilter(regions=(region,)), replace(ALICE, region=place)) is selected
+
+
 @pytest.mark.parametrize("field", ["providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels"])
 @pytest.mark.parametrize("of", [ALICE, DISK])
 def test_an_empty_selector_selects_nothing(field: str, of: Attribution) -> None:

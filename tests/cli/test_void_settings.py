@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from costguard.services.guarding import void_settings
+from costguard.settings import read_settings
+from costguard.values.resource import ResourceKey, ScopeKey
+from tests.books import live
 from tests.conftest import Command
 
 POLICY = """[[policy]]\nname = "one"\nwhen = '{}'\nthen = [{{ do = "notify" }}]\nfor = "25m"\n"""
@@ -29,7 +34,7 @@ DOUBTFUL = (
     (POLICY.format('region == "US-EAST-1"'), 'policy one: no region is "US-EAST-1": write "us-east-1"'),
     (
         BUDGET.format("USD") + 'match = { regions = ["us-east1"] }\n',
-        'budget all: no region is "us-east1": write "us-east-1"',
+        'budget all: no region or zone is "us-east1": write "us-east-1"',
     ),
     (
         '[[notify.route]]\nto = ["console"]\nmatch = { topics = ["budgets:*"] }\n',
@@ -66,6 +71,18 @@ def test_values_that_machines_have_are_not_named(costguard: Command) -> None:
     linted = costguard("policy", "lint", "--json")
     assert linted.code == 0
     assert [one for one in linted.data["remarks"] if ": no " in one] == []
+
+
+def test_a_condition_on_the_region_of_zones_is_named_and_a_match_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = 'match = { regions = ["us-central1"] }\n'
+    condition = POLICY.format('region == "us-central1"')
+    Path("costguard.toml").write_text(f"{condition}{BUDGET.format('USD')}{matched}[providers.gcp]\n")
+    machine = live("1", scope=ScopeKey("gcp", "lab", "lab"))
+    observation = replace(machine.observation, key=ResourceKey("gcp", "lab", "us-central1-a", "1"))
+    monkeypatch.setattr(void_settings, "_load_seen", lambda _: ([replace(machine, observation=observation)], set()))
+    says = [one.says for one in void_settings.list_void_settings(read_settings(None)) if ": no " in one.says]
+    cure = 'its zones are; write region.startsWith("us-central1-")'
+    assert says == [f'policy one: no region is "us-central1": {cure}']
 
 
 def test_watch_logs_them(costguard: Command) -> None:

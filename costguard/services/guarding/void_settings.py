@@ -29,6 +29,7 @@ from costguard.settings.condition_syntax import FACT_CHOICES, quote_text
 from costguard.settings.conditions import CompiledCondition
 from costguard.settings.time_zones import describe_fixed_zone
 from costguard.values.checks import find_nearest_names, fold_name
+from costguard.values.resource import is_within_region
 
 TOPICS = (  # how the topics of alerts begin
     *("act", "agent", "arming", "bill", "blind", "budget", "churn", "clock", "denied", "door", "held", "hook", "hung", "new"),
@@ -36,6 +37,8 @@ TOPICS = (  # how the topics of alerts begin
 )
 CLOSED = ("provider", *FACT_CHOICES)
 """Facts whose values are all known."""
+REGION_OR_ZONE = "region or zone"
+"""What `match = { regions = [...] }` names: a region selects its zones. In conditions `region` is the place that is listed."""
 VALUES_SHOWN = 8
 
 
@@ -71,6 +74,8 @@ def list_void_settings(settings: Settings) -> list[VoidSetting]:
             respelt = tuple(value for value in sorted(choices) if fold_name(value) == fold_name(text))
             near = respelt or (find_nearest_names(text, choices, most=1) if fact in (*CLOSED, "topic") else ())
             cure = f"write {quote_text(near[0])}" if near else f"known: {', '.join(sorted(choices)[:VALUES_SHOWN])}"
+            if any(is_within_region(value, text) for value in choices):
+                cure = f"its zones are; write {fact}.startsWith({quote_text(f'{text}-')})"
             voids.append(VoidSetting(f"{where}: no {fact} {what}: {cure}", certain=fact in CLOSED))
     schedules = ((f"policy {policy.name}", policy.schedule.zone) for policy in settings.policies if policy.schedule)
     budgets = ((f"budget {budget.name}", budget.zone) for budget in settings.budgets)
@@ -101,17 +106,25 @@ def _collect_values(settings: Settings, live: Iterable[LiveResource]) -> Mapping
     }
     with MarketReader(MARKET) as market:
         offered = {(name, region) for name in names for region in market.regions(name)}
-    shipped = set(ShippedFacts().get_machine_rates().regions.factors)
-    regions = {"region": offered | shipped | {(one.key.provider, one.key.region) for one in observations}}
-    return {fact: {("", value) for value in choices} for fact, choices in plain.items()} | regions
+    places = {(one.key.provider, one.key.region) for one in observations}
+    regions = {*offered, *ShippedFacts().get_machine_rates().regions.factors, *places}
+    zoned = {region for region in regions - places if any(_is_zone(place, region) for place in places)}
+    facts = {fact: {("", value) for value in choices} for fact, choices in plain.items()}
+    return {**facts, "region": regions - zoned, REGION_OR_ZONE: regions}
+
+
+def _is_zone(place: tuple[str, str], region: tuple[str, str]) -> bool:
+    """Return whether a (provider, place) is a zone of a (provider, region), or the region."""
+    return place[0] == region[0] and is_within_region(place[1], region[1])
 
 
 def _list_comparisons(settings: Settings) -> Iterator[tuple[str, tuple[str, ...] | None, str, str, str]]:
     """Yield (where, providers that it is limited to, fact, method or "" for equality, text) of each text in the settings."""
     matches = [(f"budget {one.name}", one.match) for one in settings.budgets]
     for where, match in (*matches, *((f"policy {one.name}", one.target.match) for one in settings.policies)):
-        for fact in ("provider", "account", "region", "owner"):
+        for fact in ("provider", "account", "owner"):
             yield from ((where, match.providers, fact, "", value) for value in getattr(match, f"{fact}s") or ())
+        yield from ((where, match.providers, REGION_OR_ZONE, "", value) for value in match.regions or ())
     for policy in settings.policies:
         if isinstance(policy.when, CompiledCondition):
             for comparison in policy.when.comparisons:
