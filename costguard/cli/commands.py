@@ -6,20 +6,27 @@ written, and brings the options for it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from inspect import Parameter, Signature
-from typing import Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from costguard.cli.options import FILE, FORMATS, NAMED_FORMAT, Options
+from costguard.cli.options import FILE, FORMATS, HELP_GROUPS, NAMED_FORMAT, Options
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
+
+WHOLE_HELP = "costguard.whole_help"
+"""In a command's context where all options were asked for."""
+EXAMPLES_SHOWN = 4
+"""Lines of examples in a short help."""
 
 
 class CostguardCommand(TyperCommand):
@@ -28,6 +35,7 @@ class CostguardCommand(TyperCommand):
     - `options`: such options, shown before those of the signature.
     - `answer_options`: those that say how the answer is written which the function returns.
     - `makes`: fields of a document that some formats need and only this command's answers have.
+    - `short`: the options that `--help` shows; empty: all of them.
     - `own_screen`: it writes to the terminal while it runs, so that no line of progress may stand there; so does
       `status --watch`.
     """
@@ -36,12 +44,43 @@ class CostguardCommand(TyperCommand):
     makes: tuple[str, ...] = ()
     own_screen = False
 
-    def __init__(self, *args: Any, options: Options | None = None, **settings: Any) -> None:  # noqa: ANN401 - typer's
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - typer's
+        options: Options | None = None,
+        short: Iterable[str] = (),
+        **settings: Any,  # noqa: ANN401 - typer's
+    ) -> None:
         super().__init__(*args, **settings)
+        self.short = frozenset(short)
         own, self.own = self.params, {one.name for one in self.params}
         arguments = [one for one in own if not isinstance(one, TyperOption)]
         more = read_options(options or {})
         self.params = [*arguments, *more, *(one for one in own if one not in arguments), *read_options(self.answer_options)]
+        self.params += read_options(HELP_ALL) if self.short else []
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - same
+        """Write what the command does; in a short help with the first of its examples."""
+        text = self.help
+        if self.short and WHOLE_HELP not in ctx.meta:
+            head, _, examples = str(self.help).partition("\b\n")
+            self.help = f"{head}\b\n" + "\n".join(examples.splitlines()[:EXAMPLES_SHOWN])
+        super().format_help_text(ctx, formatter)
+        self.help = text
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - same
+        """Write the options: of a command with many in groups, and only the usual ones unless all were asked for."""
+        if not self.short:
+            super().format_options(ctx, formatter)
+            return
+        usual = self.short | {"help", "help_all"}
+        shown = [one for one in self.get_params(ctx) if WHOLE_HELP in ctx.meta or one.name in usual]
+        heading_of = {name: heading for heading, names in HELP_GROUPS.items() for name in names}
+        for heading in ("Job", *HELP_GROUPS):
+            records = (one.get_help_record(ctx) for one in shown if heading_of.get(one.name, "Job") == heading)
+            if lines := [one for one in records if one is not None]:
+                with formatter.section(heading):
+                    formatter.write_dl(lines)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's context, of a class without a public name
         """Parse `args`; every error of them names this command's help, also those that typer raises without a context."""
@@ -151,9 +190,24 @@ def build_group(default: str = "") -> typer.Typer:
     return typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None)
 
 
-def add_options(kind: type[CostguardCommand], options: Options) -> Any:  # noqa: ANN401 - typer takes what makes a command
-    """Return what makes a command of this class with `options`."""
-    return partial(kind, options=options)
+def add_options(kind: type[CostguardCommand], options: Options, short: Iterable[str] = ()) -> Any:  # noqa: ANN401 - typer takes what makes a command
+    """Return what makes a command of this class with `options`; `short`: those that `--help` shows, in groups; empty: all."""
+    return partial(kind, options=options, short=short)
+
+
+def _print_whole_help(ctx: Any, value: bool) -> None:  # noqa: ANN401 - typer's context
+    if value:
+        ctx.meta[WHOLE_HELP] = True
+        sys.stdout.write(f"{ctx.get_help()}\n")
+        ctx.exit()
+
+
+HELP_ALL: Options = {
+    "help_all": Annotated[
+        bool,
+        Option("--help-all", help="Show all options.", is_eager=True, expose_value=False, callback=_print_whole_help),
+    ]
+}
 
 
 @contextmanager

@@ -44,16 +44,12 @@ JobFiles = Annotated[
     Names,
     Argument(
         metavar="FILE",
-        help="Job file, or configs and launch files of other tools (Axolotl, TRL, SkyPilot ...). Flags override them.",
+        help="Job file, or configs of Axolotl, TRL, SkyPilot ...",
     ),
 ]
-On = Annotated[
-    Text, Option("--on", metavar="GPU:COUNT[xNODES]", help="Hardware to use: A100-80GB-SXM:8, or H100:8x4 (4 nodes).")
-]
+On = Annotated[Text, Option("--on", metavar="GPU:COUNT[xNODES]", help="Hardware to use: H100:8, or H100:8x4 (4 nodes).")]
 Count = Annotated[Text, Option("--count", metavar="N", help="Number of GPUs per instance.")]
-Hours = Annotated[
-    Text, Option("--hours", metavar="N", help="Hours (12, 12h, 90m, 2d) to rent --count of --gpu, if no model is given.")
-]
+Hours = Annotated[Text, Option("--hours", metavar="N", help="Time to rent --gpu for, without a model: 12h, 2d.")]
 Provider = Annotated[Names, Option("--provider", "-p", metavar="NAME", help="Only this provider (repeatable).")]
 Market = Annotated[Text, Option("--market", metavar="FILE", help="Market file (default: the shipped snapshot).")]
 Calibration = Annotated[
@@ -82,6 +78,16 @@ NAMED_FORMAT: Options = {
     "format": Annotated[Text, Option("--format", metavar="NAME", help="table | json | csv | markdown, or an installed format.")]
 }
 FILE: Options = {"output": Output, "force": Force}
+
+HELP_GROUPS: Mapping[str, frozenset[str]] = {
+    "Hardware": frozenset(("on", "count", "hours", "gpu", "max_gpus", "fit", "id", "rate", "notices", "on_notice"))
+    | {"signal_on_notice", "disk_gb"},
+    "Market": frozenset(("max_usd", "max_hours", "provider", "exclude", "secure_only", "max_price_age", "region", "tier"))
+    | {"market"},
+    "Answer": frozenset(("top", "all_options", "sort", "calibration", "why", "explain", "strict", "exact", "json", "csv"))
+    | {"markdown", "format", "output", "force", "help", "help_all", "yes", "then", "then_always", "yes_then", "result"},
+}
+"""Heading of a help -> its options; "Job" has the others."""
 
 
 def choose_format(params: Mapping[str, object], otherwise: str = "table") -> str:

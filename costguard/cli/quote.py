@@ -24,7 +24,11 @@ from costguard.sizing.job_flags import build_job_table, parse_hours, parse_numbe
 
 LIST = "list"
 """Asked for in place of a template's name: all of them are shown."""
-COMMAND = add_options(FormatCommand, o.list_job_options())
+SHORT = (
+    *("job", "template", "model", "method", "tokens", "seq_len", "micro_batch", "requests_per_second"),
+    *("on", "gpu", "count", "hours", "max_usd", "provider", "region", "tier", "why", "all_options", "json"),
+)
+COMMAND = add_options(FormatCommand, o.list_job_options(), SHORT)
 
 
 def command(
@@ -38,6 +42,7 @@ def command(
     sort: Annotated[o.Text, Option(metavar="NAME", help="Order: usd (default) | hours | usd_per_hour | provider")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
+    why: Annotated[bool, Option("--why", help="Show each caveat, and what every assumption changes.")] = False,
     explain: o.Explain = False,
     strict: o.Strict = False,
 ) -> CommandAnswer:
@@ -56,6 +61,7 @@ def command(
         sort=sort or "usd",
         market=market,
         explain=explain,
+        why=why,
         strict=strict,
         calibration=calibration,
         every=all_options or find_format(ctx).name in ("json", "csv"),

@@ -20,10 +20,10 @@ from typing import Annotated
 from typer import Argument, Context, Exit, Option
 
 from costguard.cli import options as o
-from costguard.cli.commands import VerbatimCommand
+from costguard.cli.commands import VerbatimCommand, add_options
 from costguard.sizing.job_flags import parse_number
 
-COMMAND = VerbatimCommand
+COMMAND = add_options(VerbatimCommand, {}, ("command", "job", "name", "owner", "on", "id", "rate", "max_usd", "yes", "then"))
 
 
 def command(

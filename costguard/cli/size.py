@@ -24,7 +24,11 @@ FIELDS = (
     *("offload", "framework", "fused_loss", "compile", "global_batch_tokens", "gpu", "fit"),
 )
 """What decides how much memory a job needs."""
-COMMAND = add_options(FileCommand, o.list_job_options(*FIELDS))
+SHORT = (
+    *("job", "template", "model", "method", "precision", "quant", "optimizer", "seq_len", "micro_batch", "checkpointing"),
+    *("lora_rank", "zero", "fsdp", "tp", "on", "gpu", "count", "explain", "json"),
+)
+COMMAND = add_options(FileCommand, o.list_job_options(*FIELDS), SHORT)
 
 
 def command(

@@ -332,6 +332,28 @@ def choose_advice(options: tuple[QuoteOption, ...], rows: int = ADVISED) -> Advi
     return Advice(options=tuple(options[rank - 1] for rank in ranks), words={rank: ", ".join(chosen[rank]) for rank in ranks})
 
 
+def choose_option(options: tuple[QuoteOption, ...]) -> QuoteOption | None:
+    """Return the cheapest option that nothing speaks against; None if no option has a cost.
+
+    It has a fresh price, is not interrupted and fits for certain. Where none is so, interruptions are accepted first, then an
+    old price, then hardware on which it may not fit.
+    """
+    priced = [one for one in options if one.usd and one.hours and one.offer]
+
+    def weigh(one: QuoteOption) -> tuple[bool, bool, bool, tuple[Money | float, ...]]:
+        is_spot = one.offer is not None and one.offer.tier == SPOT
+        return (one.is_doubtful, not one.is_fresh, is_spot, _get_usd_then_hours(one))
+
+    return min(priced, key=weigh, default=None)
+
+
+def find_cheaper_option(options: tuple[QuoteOption, ...], chosen: QuoteOption) -> QuoteOption | None:
+    """Return the cheapest option that is expected to cost less than `chosen`; first among those that fit for certain."""
+    least = _get_expected_usd(chosen)
+    cheaper = [one for one in options if one.usd and one.hours and one.offer and _get_expected_usd(one) < least]
+    return min(cheaper, key=lambda one: (one.is_doubtful, _get_usd_then_hours(one)), default=None)
+
+
 def _get_class(option: QuoteOption) -> tuple[str, str]:
     return (option.offer.provider if option.offer else "", option.gpu.name)
 

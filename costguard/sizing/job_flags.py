@@ -45,7 +45,7 @@ class JobFields(TypedDict, total=False):
     precision: Annotated[str, JobFlag("NAME", "bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4")]
     quant: Annotated[str, JobFlag("NAME", "none | nf4 | int8 | int4 | mxfp4, or a GGUF type: q4_k_m")]
     optimizer: Annotated[str, JobFlag("NAME", "adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
-    tokens: Annotated[Number, JobFlag("N", "Tokens to train on (all epochs), or to generate: 50e6, 1.5B.")]
+    tokens: Annotated[Number, JobFlag("N", "Tokens over all epochs, or to generate: 50e6, 1.5B.")]
     images: Annotated[Number, JobFlag("N", "Images over all epochs, instead of tokens (ViT, CLIP, U-Nets, FLUX).")]
     audio_seconds: Annotated[Number, JobFlag("N", "Seconds of audio over all epochs, instead of tokens (Whisper).")]
     frames: Annotated[Number, JobFlag("N", "Video frames over all epochs, instead of tokens (Wan, CogVideoX).")]
@@ -87,9 +87,7 @@ class JobFields(TypedDict, total=False):
     ]
     fused_loss: Annotated[bool, JobFlag(ON_OFF, "Compute the loss in chunks (Liger), which needs less memory.")]
     compile: Annotated[bool, JobFlag(ON_OFF, "Compile the model (torch.compile).", ("compiled",))]
-    region: Annotated[
-        Names, JobFlag("NAME", "Only this region or place: us-east-1, us, eu, europe, de.", ("limits", "regions"))
-    ]
+    region: Annotated[Names, JobFlag("NAME", "Only this region or place: us-east-1, eu.", ("limits", "regions"))]
     tier: Annotated[Names, JobFlag("NAME", "Only on-demand, spot, reserved, community or secure.", ("limits", "tiers"))]
     gpu: Annotated[Names, JobFlag("NAME", "Only this GPU.", ("limits", "gpus"))]
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,18 +12,15 @@ from typing import TYPE_CHECKING
 from costguard.quoting.offer import Subscription
 from costguard.quoting.price_drift import shorten_age
 from costguard.quoting.quote import (
-    NOT_RANKED,
     Quote,
     QuoteOption,
     QuoteRefusal,
     Rental,
-    explain_price_age,
-    explain_uncertainty,
 )
-from costguard.quoting.storage import compute_job_disk_gb
 from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.speed.step_time import describe_component
 from costguard.values.gpu import GIB
+from costguard.values.text_format import format_amount as money
 from costguard.values.text_format import is_wide
 from costguard.views.columns import WORDS, ColumnFit
 from costguard.views.document import DOUBTFUL, PLAIN, Column, Document, TableView, build_table
@@ -44,14 +39,12 @@ from costguard.views.job import (
     format_split,
     round_digits,
 )
+from costguard.views.quote_notes import find_plan_option, list_choices, list_notes, list_plan_tables, list_stale_warnings
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
     from costguard.quoting.template import TemplateComparison
 
 SCHEMA = "costguard.quote/1"
-REFUSALS_SHOWN = 6
-IN_BRACKETS = re.compile(r" \([^()]*\)")
-"""What each assumption changes: `--all` says it."""
 WHOLE_FROM = 10
 """Dollars from which the ends of an interval need no cents where room is short."""
 
@@ -64,11 +57,12 @@ def build_quote_document(
     explain: tuple[TableView, ...] = (),
     compared: TemplateComparison | None = None,
     words: Mapping[int, str] | None = None,
+    brief: bool = False,
 ) -> Document:
     """Return the document for the options `shown` of `quote`.
 
     `compared`: the claim of a template's source and costguard's figures. `words`: what each of a few advised options is chosen
-    for, by rank; None: all that was asked for is shown.
+    for, by rank; None: all that was asked for is shown. `brief`: one line of caveats instead of a line for each.
     """
     options, template_parts = [_build_option_data(o) for o in shown], _build_template_parts(compared)
     data = {
@@ -76,21 +70,21 @@ def build_quote_document(
         "job": build_job_data(quote.asked) if not isinstance(quote.asked, Rental) else _build_rental_data(quote.asked),
         "options": options,
         "refused": [_build_refused_data(r) for r in quote.refused],
-        "warnings": [*quote.warnings, *_list_stale_warnings(shown)],
+        "warnings": [*quote.warnings, *list_stale_warnings(shown)],
         "subscriptions": [_build_plan_data(p, quote) for p in plans],
         "template": template_parts[0],
     }
     return Document(
         data=data,
         records=tuple(map(_build_option_record, shown, options)),
-        lead=(_format_title(quote),),
+        lead=(*list_choices(quote), _format_title(quote)),
         tables=(
             build_option_table(quote, shown, words),
             *template_parts[1],
             *explain,
-            *(_list_plan_tables(plans, quote) if words is None else ()),
+            *(list_plan_tables(plans, quote) if words is None else ()),
         ),
-        notes=(*template_parts[2], *_list_notes(quote, shown, brief=words is not None, plans=plans)),
+        notes=(*template_parts[2], *list_notes(quote, shown, brief=brief, plans=plans if words is not None else ())),
     )
 
 
@@ -189,8 +183,8 @@ def _format_short_money(o: QuoteOption) -> str:
     if o.usd is None or o.usd.low == o.usd.high:
         return _format_money(o)
     low, high = float(o.usd.low.format()), float(o.usd.high.format())
-    ends = f"{low:.0f}-{high:.0f}" if low >= WHOLE_FROM else f"{low:.1f}-{high:.1f}"
-    return f"{o.usd.expected.format()} ({ends})"
+    ends = f"{low:,.0f}-{high:,.0f}" if low >= WHOLE_FROM else f"{low:.1f}-{high:,.1f}"
+    return f"{money(o.usd.expected)} ({ends})"
 
 
 def _format_split(o: QuoteOption) -> str:
@@ -225,89 +219,12 @@ def _format_money(o: QuoteOption) -> str:
     if o.usd is None:
         return "unknown"
     if o.usd.low == o.usd.high or not is_wide(o.usd):
-        return o.usd.expected.format()
-    return f"{o.usd.expected.format()} ({o.usd.low.format()} - {o.usd.high.format()})"
+        return money(o.usd.expected)
+    return f"{money(o.usd.expected)} ({money(o.usd.low)} - {money(o.usd.high)})"
 
 
 def _format_price_age(o: QuoteOption) -> str:
     return o.price.format_age() if o.price else "unknown"
-
-
-def _list_notes(quote: Quote, shown: tuple[QuoteOption, ...], *, brief: bool, plans: tuple[Subscription, ...]) -> list[str]:
-    """Return what to know beside the table. `brief`: one line each for what was left out, and how to see it."""
-    hidden = len(quote.options) - len(shown)
-    notes = [] if brief or not hidden else [f"{hidden} more options: --top {len(quote.options)} shows them all, --json too."]
-    if brief:
-        notes += _list_left_out(quote, hidden, plans)
-    else:
-        notes += _list_refusals(quote.refused)
-    first = next((o for o in shown if o.usd), None)
-    if _is_server(quote):
-        from costguard.views.serving import list_serving_notes
-
-        notes += list_serving_notes(shown[0] if shown else None)
-    most = explain_uncertainty(first) if first else None
-    notes += [f"Of the assumptions, {most}."] if most else []
-    if not isinstance(quote.asked, Rental) and first and first.storage_usd:
-        gb = compute_job_disk_gb(quote.asked)
-        notes.append(
-            f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.format()} for the first option)."
-        )
-    for option in shown[:1]:
-        notes += [f"First option: {n}." for n in option.notes]
-    notes += _list_unranked(quote, brief=brief)
-    warnings = (*quote.warnings, *_list_stale_warnings(shown))
-    notes += [f"Warning: {IN_BRACKETS.sub('', w) if brief and w.startswith('assumed') else w}." for w in warnings]
-    notes += ["next: costguard prices refresh asks for today's prices."] if _is_refresh_due(quote) else []
-    return notes
-
-
-def _is_refresh_due(quote: Quote) -> bool:
-    """Return whether today's prices might rank another option first."""
-    first = next((o for o in quote.options if o.price), None)
-    old = any(r.reason.startswith(NOT_RANKED) for r in quote.refused)
-    return old if first is None or first.price is None else not first.price.fresh
-
-
-def _list_left_out(quote: Quote, hidden: int, plans: tuple[Subscription, ...]) -> list[str]:
-    """Return a line that says what `--all` would add; nothing if nothing was left out."""
-    providers = len({o.offer.provider for o in quote.options if o.offer})
-    parts = [f"{hidden} more options ({providers} provider{'s' if providers > 1 else ''})"] if hidden else []
-    parts += [f"{len(quote.refused)} refused"] if quote.refused else []
-    parts += ["subscriptions"] if _list_plan_tables(plans, quote) else []
-    return [f"{', '.join(parts)}: --all shows them."] if parts else []
-
-
-def _list_refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
-    """Return a line with the refusals closest to fitting and the number of all refusals; empty if there are none."""
-    if not refused:
-        return []
-    nearest = sorted(refused, key=lambda r: (r.needs_gib or 1e9) / (r.has_gib or 1))[:REFUSALS_SHOWN]
-    refusals = "; ".join(f"{r.offer or f'{r.gpu} x{r.gpu_count}'} {r.reason}" for r in nearest)
-    return [f"Refused {len(refused)}: {refusals}{' ...' if len(refused) > len(nearest) else ''}."]
-
-
-def _list_unranked(quote: Quote, *, brief: bool) -> list[str]:
-    """Return which prices are too old, or no prices, to be ranked; `brief`: per provider how many."""
-    unranked = [r for r in quote.refused if r.reason.startswith(NOT_RANKED)]
-    if not unranked:
-        return []
-    if brief:
-        providers = Counter((r.offer or "").split(" ", 1)[0] for r in unranked)
-        counts = ", ".join(f"{count} of {name}" for name, count in providers.most_common())
-        return [f"Not ranked, because their prices are old or missing: {counts}."]
-    rest = [f"{len(unranked) - REFUSALS_SHOWN} more such offers are not ranked"] if len(unranked) > REFUSALS_SHOWN else []
-    return [f"{text}." for text in (*(f"{r.offer}: {r.reason}" for r in unranked[:REFUSALS_SHOWN]), *rest)]
-
-
-def _list_stale_warnings(shown: tuple[QuoteOption, ...]) -> list[str]:
-    """Return how many shown prices are past their time to live, what that may mean in money, and what to do about it."""
-    stale = Counter(o.offer.provider for o in shown if o.offer and o.price and not o.price.fresh)
-    if not stale:
-        return []
-    what = f"{stale.total()} of {len(shown)} prices shown are older than their time to live ({', '.join(sorted(stale))})"
-    why = next(filter(None, (explain_price_age(o) for o in shown if o.price and not o.price.fresh)), None)
-    return [f"{what}; the first of them {why}" if why else what]
 
 
 def _build_option_data(o: QuoteOption) -> dict[str, object]:
@@ -405,7 +322,7 @@ def _build_rental_data(rental: Rental) -> dict[str, object]:
 
 
 def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
-    option = _find_plan_option(plan, quote)
+    option = find_plan_option(plan, quote)
     return {
         "provider": plan.provider,
         "plan": plan.plan,
@@ -418,33 +335,6 @@ def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
         "observed_at": plan.observed_on,
         "source": plan.source,
     }
-
-
-def _list_plan_tables(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableView, ...]:
-    """Return a table with one row per GPU that some paid plan may provide.
-
-    A row has the units that the run needs, and the plans.
-    """
-    rows = []
-    for gpu in dict.fromkeys(p.gpu for p in plans):
-        same = [p for p in plans if p.gpu == gpu and p.units]
-        option = _find_plan_option(same[0], quote) if same else None
-        if option is None or option.hours is None:
-            continue
-        needs = same[0].compute_units(option.hours)
-        names = (f"{p.plan} ${p.price.format()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
-        rows.append(
-            (same[0].provider, gpu, format_hours_range(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names))
-        )
-    title = "Subscriptions: not ranked, because a plan does not guarantee a GPU"
-    view = TableView(title=title, columns=("", "GPU", "hours", "units needed>", "plans"), rows=tuple(rows))
-    return (view,) if rows else ()
-
-
-def _find_plan_option(plan: Subscription, quote: Quote) -> QuoteOption | None:
-    """Return the fastest option with one GPU of the plan's kind, from any provider; it provides the hours."""
-    same = [o for o in quote.options if o.gpu.name == plan.gpu and o.gpu_count == 1 and o.nodes == 1 and o.hours]
-    return min(same, key=lambda o: o.hours.expected if o.hours else 0.0, default=None)
 
 
 def list_footprint_tables(footprint: Footprint) -> tuple[TableView, ...]:

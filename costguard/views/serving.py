@@ -12,6 +12,7 @@ from costguard.quoting.quote import QuoteOption
 from costguard.sizing.serving_load import ServingLoad, format_requests
 from costguard.sizing.speed.serving import ServingPlan
 from costguard.values.money import MoneyInterval
+from costguard.values.text_format import format_amount_ends
 from costguard.views.columns import WORDS, ColumnFit
 from costguard.views.document import DOUBTFUL, PLAIN, Column, TableView, build_table
 from costguard.views.job import build_interval_data, format_gpus, format_split, round_digits
@@ -126,8 +127,8 @@ def _format_month(usd: MoneyInterval | None) -> str:
     """Return the money of a month with its interval; one amount where neither price nor number of machines is in doubt."""
     if usd is None:
         return "unknown"
-    ends = usd.format_ends()
-    return ends["expected"] if usd.low == usd.high else f"{ends['expected']} ({ends['low']} - {ends['high']})"
+    low, expected, high = format_amount_ends(usd)
+    return expected if usd.low == usd.high else f"{expected} ({low} - {high})"
 
 
 def _format_per_million(usd: MoneyInterval | None, tokens_per_s: float) -> str | None:

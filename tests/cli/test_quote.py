@@ -65,7 +65,7 @@ def test_an_old_price_is_marked_stale_with_its_age(data: dict[str, Any], costgua
     assert any("older than their time to live (lambda)" in w for w in data["warnings"])
     rows = costguard("quote", *QLORA, "--market", market, "--all").out.splitlines()
     assert all("seen 41d ago" in row for row in rows if " lambda " in row and "H100" in row and "%" not in row)
-    assert all("1d old" in row for row in rows if " runpod " in row)
+    assert all("1d old" in row for row in rows if " runpod " in row and not row.startswith("Take: "))
 
 
 def test_the_cost_is_the_rate_times_the_hours_and_the_disk(data: dict[str, Any]) -> None:
@@ -85,8 +85,7 @@ def test_json_shows_every_option_and_the_table_says_how_many_it_hides(costguard:
     table = costguard("quote", *QLORA, "--market", path).out
     drawn = len(re.findall(r"^ *\d+  aws ", table, re.MULTILINE))
     assert 1 <= drawn <= 5
-    assert f"{30 - drawn} more options (1 provider)" in table
-    assert "--all shows them." in table
+    assert f"--all shows {30 - drawn} more options (1 provider)" in table
     every = costguard("quote", *QLORA, "--market", path, "--all").out
     assert len(re.findall(r"^ *\d+  aws ", every, re.MULTILINE)) == 30
 
@@ -213,3 +212,36 @@ def test_without_tokens_there_are_no_hours_and_no_money_and_a_warning_says_so(co
     rates = [Decimal(o["usd_per_hour"]) for o in ran.data["options"]]
     assert rates == sorted(rates)
     assert "tokens was not stated" in ran.err
+
+
+def test_the_first_line_says_what_to_take_and_the_last_one_what_was_assumed(costguard: Command, market: str) -> None:
+    lines = costguard("quote", *QLORA, "--market", market).out.splitlines()
+    assert re.fullmatch(
+        r"Take: runpod RTX-4090 \(community\), \$\d+\.\d\d \(\d+\.\d\d-\d+\.\d\d\), about \d+\.\d h, price 1 d old\.", lines[0]
+    )
+    caveats = [line for line in lines if line.startswith("Assumed, because not given: ")]
+    assert caveats == lines[-1:]
+    for assumed in ("micro_batch 2", "precision bf16", "checkpointing full"):
+        assert assumed in lines[-1]
+
+
+def test_why_says_what_each_assumption_changes(costguard: Command, market: str) -> None:
+    brief, full = costguard("quote", *QLORA, "--market", market), costguard("quote", *QLORA, "--market", market, "--why")
+    assert "x the memory" not in brief.out
+    assert "x the memory" in full.out
+    assert brief.out.splitlines()[:4] == full.out.splitlines()[:4]
+
+
+@pytest.mark.parametrize(("command", "some"), [("quote", "--lora-rank"), ("size", "--kv-cache"), ("run", "--notices")])
+def test_a_help_has_at_most_40_lines_in_groups_and_help_all_every_option(costguard: Command, command: str, some: str) -> None:
+    brief, full = costguard(command, "--help").out, costguard(command, "--help-all").out
+    assert len(brief.splitlines()) <= 40
+    assert some not in brief
+    assert some in full
+    for answer in (brief, full):
+        assert [line for line in answer.splitlines() if re.fullmatch("[A-Z][a-z]+:", line)] == [
+            one for one in ("Job:", "Hardware:", "Market:", "Answer:") if one in answer
+        ]
+    assert set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", brief, re.MULTILINE)) < set(
+        re.findall(r"^  (?:-\w, )?(--[a-z-]+)", full, re.MULTILINE)
+    )

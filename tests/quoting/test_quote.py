@@ -18,9 +18,11 @@ from costguard.quoting.quote import (
     PARETO,
     QuoteOption,
     choose_advice,
+    choose_option,
     explain_cap_breach,
     explain_price_age,
     explain_uncertainty,
+    find_cheaper_option,
     list_cap_warnings,
     price_option,
     rank_options,
@@ -101,6 +103,21 @@ def test_an_option_of_unknown_money_or_hours_is_last_and_bears_no_mark() -> None
     best, *rest = rank_options([unknown, OPTION, endless], "usd")
     assert best.marks == (CHEAPEST, FASTEST, PARETO)
     assert [o.marks for o in rest] == [(), ()]
+
+
+def test_the_option_to_take_is_the_cheapest_that_is_fresh_lasts_and_fits() -> None:
+    def price(usd: str) -> MoneyInterval:
+        return MoneyInterval(low=Money.parse(usd), expected=Money.parse(usd), high=Money.parse(usd))
+
+    spot = replace(OPTION, offer=replace(TWO_DOLLARS, tier="spot"), usd=price("12"))
+    old = replace(OPTION, price=OLD_PRICE, usd=price("10"))
+    unknown = replace(OPTION, usd=None)
+    assert choose_option((unknown, old, spot, OPTION)) is OPTION
+    assert find_cheaper_option((unknown, old, spot, OPTION), OPTION) is old
+    assert choose_option((unknown, old, spot)) is spot
+    assert choose_option((unknown, old)) is old
+    assert choose_option((unknown,)) is None
+    assert find_cheaper_option((OPTION, spot, old), old) is None
 
 
 def test_money_is_machines_of_all_nodes_and_the_disk_of_each_to_the_nano_dollar() -> None:

@@ -53,6 +53,7 @@ def answer_quote(
     sort: str = "usd",
     market: str | None = None,
     explain: bool = False,
+    why: bool = False,
     strict: bool = False,
     every: bool = False,
     calibration: str | None = None,
@@ -60,7 +61,8 @@ def answer_quote(
 ) -> CommandAnswer:
     """Answer `costguard quote`: a job, or a rental of `count` GPUs for `hours`.
 
-    `top`: so many of the ranking; None: all for `every`, else the few that are advised.
+    `top`: so many of the ranking; None: all for `every`, else the few that are advised. `why`: every caveat in a line of its
+    own, as `every` and `explain` have it too, and not only one line of them.
     """
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services.quote import quote as flow
@@ -91,6 +93,7 @@ def answer_quote(
         explain=_build_explanation(visible) if explain else (),
         compared=compared,
         words=advice.words if advice is not None else None,
+        brief=not (why or every or explain),
     )
     return CommandAnswer(
         document=document,
