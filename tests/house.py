@@ -163,7 +163,7 @@ BUDGETS = {
     "costguard/formats": 4110,
     "costguard/guard": 12_468,
     "costguard/integrations": 250,
-    "costguard/ledger": 14_571,
+    "costguard/ledger": 14_590,
     "costguard/mcp": 601,
     "costguard/metering": 4019,
     "costguard/notifiers": 1_560,

@@ -110,11 +110,8 @@ def test_past_hours_of_all_owners_add_up_to_what_closed_spans_cost(
     url = fresh()
     record(url, said)
     find_late(url)
-    until = START + hours * HOUR
-    hers, nobodys = (ResourceFilter(owners=(owner,)) for owner in ("ada", ""))
-    with SpendingReader(url, rules=RULES) as books:
-        unbilled = books.load_past_hours(until, [(one, "USD") for one in (MATCH_ALL, hers, nobodys)])
     take_in(url, *billed)
+    until = START + hours * HOUR
 
     def sum_closed(ask: Query, match: ResourceFilter) -> int:
         attributions = load_attributions(ask)
@@ -127,17 +124,27 @@ def test_past_hours_of_all_owners_add_up_to_what_closed_spans_cost(
         )
         return sum(sums_of)
 
+    hers, nobodys = (ResourceFilter(owners=(owner,)) for owner in ("ada", ""))
     with SpendingReader(url, rules=RULES) as books:
         past = books.load_past_hours(until, [(one, "USD") for one in (MATCH_ALL, hers, nobodys)])
         assert not any(books.load_past_hours(until, [(MATCH_ALL, "EUR")])[MATCH_ALL, "EUR"].costs)
     sums = {match: sum(one.costs) for (match, _), one in past.items()}
     for match, expected in sums.items():  # a minimum of a minute is not spread evenly over its span
         assert expected == pytest.approx(asked(url, partial(sum_closed, match=match)), rel=0.01, abs=5 * 10**7)
-    for day in range(
-        0, hours // 24 * 24, 24
-    ):  # a bill at another price is spread over its span's days by the one, not the other
-        everything, *parts = (sum(one.costs[-24 - day :][:24]) for one in unbilled.values())
+    for day in range(0, hours // 24 * 24, 24):
+        everything, *parts = (sum(one.costs[-24 - day :][:24]) for one in past.values())
         assert sum(parts) == pytest.approx(everything, rel=0.02, abs=5 * 10**7)
+
+
+def test_past_hours_of_an_owner_end_where_those_of_all_do(fresh: Callable[[], str]) -> None:
+    url = fresh()
+    find_late(url)  # it ran for 30 hours from START (22:00) on, at $2 an hour: until 04:00 two days later
+    nobodys = ResourceFilter(owners=("",))
+    with SpendingReader(url, rules=RULES) as books:
+        past = books.load_past_hours(START + 27 * HOUR, [(one, "USD") for one in (MATCH_ALL, nobodys)])
+    everything, part = (one.costs for one in past.values())
+    assert sum(part) == pytest.approx(54 * 10**9, rel=1e-6), "the last day is counted until 01:00"
+    assert part == pytest.approx(everything, rel=1e-6)
 
 
 def test_a_span_that_began_before_a_period_fills_its_first_hours(fresh: Callable[[], str]) -> None:

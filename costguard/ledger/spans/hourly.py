@@ -13,7 +13,7 @@ spans end in the same hour rarely wait for each other's row. Readers add the lan
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from zlib import crc32
@@ -28,6 +28,7 @@ from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.rows import IDS, RowSums, read_batches
 from costguard.ledger.spans.correction_parts import Rows
 from costguard.ledger.spans.scope_state import load_attributions
+from costguard.ledger.spans.sums import PeriodSums
 from costguard.ledger.tables.rollups import DailyRow, HourlyRow
 from costguard.metering.span import Span
 from costguard.values.instant import HOUR_US, from_micros, to_micros
@@ -92,13 +93,16 @@ def load_hours(ask: Query, first: int, last: int, currency: str) -> tuple[int, l
 def load_past_hours(ask: Query, last: int, parts: Iterable[Part]) -> dict[Part, PastHours]:
     """Return what closed spans cost in the hours before `last`, for each filter and currency of `parts`."""
     past, totals = dict[Part, PastHours](), dict[str, PastHours]()
-    attributions = dict[int, Attribution]()
+    attributions, sums_today = dict[int, Attribution](), Counter[tuple[int, str]]()
     for match, currency in parts:
         total = totals[currency] = totals.get(currency) or _load_total_hours(ask, last, currency)
         if match != MATCH_ALL:
-            attributions = attributions or load_attributions(ask)
+            if not attributions:
+                attributions = load_attributions(ask)
+                sums_today = _sum_last_day(ask, attributions, last)
             numbers = [number for number, one in attributions.items() if matches_filter(match, one)]
-            total = _load_part_of_hours(ask, total, currency, numbers)
+            today = sum(sums_today[number, currency] for number in numbers)
+            total = _load_part_of_hours(ask, total, currency, numbers, today)
         past[match, currency] = total
     return past
 
@@ -116,11 +120,26 @@ def _load_total_hours(ask: Query, last: int, currency: str) -> PastHours:
     return PastHours(first=first, costs=tuple(costs))
 
 
-def _load_part_of_hours(ask: Query, past: PastHours, currency: str, attributions: Sequence[int]) -> PastHours:
-    """Return the part of `past` that spans of `attributions` cost: the daily sums, spread over their day as `past` is."""
-    days = defaultdict[int, int](int)
-    first = past.first // DAY_HOURS
-    for day, units, nano in read_batches(ask, _sum_days(), attributions, first=first, currency=currency):
+def _sum_last_day(ask: Query, attributions: dict[int, Attribution], last: int) -> Counter[tuple[int, str]]:
+    """Return what closed spans cost by attribution and currency from midnight to the hour `last`.
+
+    The daily sum of that day is of all of it: also of the hour after `last`, and of days to come in a replay.
+    """
+    sums, amounts = PeriodSums(ask, attributions), Counter[tuple[int, str]]()
+    sums.add_edge(last // DAY_HOURS * DAY_HOURS * HOUR_US, last * HOUR_US)
+    for place, (_, expected, *_) in sums.raw.items():
+        amounts[place.attribution, place.currency] += expected
+    return amounts
+
+
+def _load_part_of_hours(ask: Query, past: PastHours, currency: str, attributions: Sequence[int], today: int) -> PastHours:
+    """Return the part of `past` that spans of `attributions` cost: the daily sums, spread over their day as `past` is.
+
+    `today`: what they cost on the last day, which is not over.
+    """
+    first, last = past.first // DAY_HOURS, (past.first + len(past.costs)) // DAY_HOURS
+    days = Counter[int]({last: today})
+    for day, units, nano in read_batches(ask, _sum_days(), attributions, first=first, last=last, currency=currency):
         days[day] += int(units) * NANO + int(nano)
     costs = [0] * len(past.costs)
     for day, nano in days.items():
@@ -136,7 +155,7 @@ def _load_part_of_hours(ask: Query, past: PastHours, currency: str, attributions
 def _sum_days() -> Rows:
     day, nano = col(DailyRow.day), col(DailyRow.expected)
     sums = select_columns(day, func.sum(nano // NANO), func.sum(nano - nano // NANO * NANO)).group_by(day)
-    within = sums.where(day >= bindparam("first"), col(DailyRow.currency) == bindparam("currency"))
+    within = sums.where(day >= bindparam("first"), day < bindparam("last"), col(DailyRow.currency) == bindparam("currency"))
     return within.where(col(DailyRow.attribution_id).in_(IDS))
 
 
