@@ -18,7 +18,8 @@ from bench.page import by_source, scores_table, table, worst_table
 from bench.scores import Scored, build_error, largest_terms
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
-from costguard.services.quote.job_input import parse_hardware, read_job, read_job_input
+from costguard.services.quote.hardware import parse_hardware
+from costguard.services.quote.job_input import read_job, read_job_input
 from costguard.services.quote.quote import check_split
 from costguard.sizing.job import Job
 from costguard.sizing.placement import ImpossiblePlacement, Placement, Placer

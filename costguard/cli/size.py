@@ -19,9 +19,9 @@ from costguard.services import CommandAnswer
 from costguard.sizing.job_flags import build_job_table, parse_number
 
 FIELDS = (
-    *("template", "model", "method", "preference", "precision", "quant", "optimizer", "seq_len", "decoder_len", "kv_cache"),
+    *("template", "model", "params", "method", "preference", "precision", "quant", "optimizer", "seq_len", "decoder_len"),
     *("micro_batch", "checkpointing", "attention", "lora_rank", "lora_targets", "zero", "fsdp", "tp", "pp", "cp", "ep"),
-    *("offload", "framework", "fused_loss", "compile", "global_batch_tokens", "gpu", "fit"),
+    *("kv_cache", "offload", "framework", "fused_loss", "compile", "global_batch_tokens", "gpu", "fit"),
 )
 """What decides how much memory a job needs."""
 SHORT = (

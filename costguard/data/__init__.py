@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from costguard.errors import InputError, UnknownNameError
+from costguard.values.checks import require
 from costguard.values.gpu import Gpu, GpuNames, read_gpus
 
 if TYPE_CHECKING:  # what reads a file is imported with it: a status needs no word of sizing
@@ -90,6 +91,7 @@ class ShippedFacts:
         from costguard.sizing.nearest_models import FAR_SIZE, read_size
 
         size, error = read_size(name.rpartition("/")[2]), self._build_unknown_model(name)
+        require(not name.startswith("-"), "model", f"'{name}' starts with a sign", "write the parameters as 7b, above zero")
         if size is None or not error.nearest:
             raise error
         shape = error.nearest[0]

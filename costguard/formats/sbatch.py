@@ -87,7 +87,7 @@ def recognise(file: ConfigFile) -> bool:
 
 
 def read(draft: ConfigDraft) -> None:
-    """Take the GPUs, nodes and time limit; raise InputError if the script computes its GPUs."""
+    """Take the GPUs, nodes and time limit."""
     draft.values = _read_directives(draft.file.text)
     nodes = draft.take_machines("nodes")
     limit = draft.take_text("time")
@@ -152,7 +152,8 @@ def _read_gpus(draft: ConfigDraft, nodes: int | None) -> tuple[str | None, int |
         if value is None:
             continue
         if TEMPLATE.search(str(value)):
-            raise draft.refuse(f"#SBATCH --{key}", f"is computed when the script runs: {value}")
+            draft.leave(f"#SBATCH --{key}", f"{value} is computed when the script runs: --gpu NAME --count N")
+            return None, None
         text = draft.take_text(key) or ""
         gpu_match = next((match for part in text.split(",") if (match := pattern.match(part))), None)
         if gpu_match is None:

@@ -44,7 +44,10 @@ SORT_KEYS = ("usd", "hours", "usd_per_hour", "provider")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rental:
-    """A plain rental without a model: some hours of given hardware. `gpu` is canonical; `nodes`: machines of `gpu_count`."""
+    """A plain rental without a model: some hours of given hardware.
+
+    `gpu` is canonical; if `limits.gpus` has several, the first of them. `nodes`: machines of `gpu_count`.
+    """
 
     gpu: str
     gpu_count: int

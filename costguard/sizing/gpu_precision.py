@@ -36,7 +36,10 @@ def list_precision_notes(recipe: Recipe, gpu: Gpu) -> tuple[str, ...]:
     precision = choose_precision(recipe, gpu)
     if precision == recipe.precision:
         return ()
-    return (f"{gpu.name} has no bf16 arithmetic: its memory and hours are those of {precision}, not of {recipe.precision}",)
+    how = ", with a loss scale (torch.amp.GradScaler)" if recipe.trains and precision.startswith("fp16") else ""
+    return (
+        f"{gpu.name} has no bf16 arithmetic: its memory and hours are those of {precision}{how}, not of {recipe.precision}",
+    )
 
 
 def explain_missing_precision(recipe: Recipe, gpu: Gpu) -> str | None:

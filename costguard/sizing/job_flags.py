@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, TypedDict, get_args
 
 from costguard.errors import InputError, shorten
 from costguard.sizing.recipe import CHECKPOINTINGS, LORA_GROUPS, METHODS, OPTIMIZERS, PRECISIONS, QUANTS
-from costguard.values.checks import fold_name
+from costguard.values.checks import fold_name, require
 from costguard.values.resource import TIERS
 
 
@@ -37,6 +37,9 @@ class JobFields(TypedDict, total=False):
 
     template: Annotated[str, JobFlag("NAME", "Prepared job (lora-7b); list shows all.")]
     model: Annotated[str, JobFlag("NAME", "Built-in model (llama-3.1-8b), or a config.json.")]
+    params: Annotated[
+        Number, JobFlag("N", "Parameters of a model of no known shape: 3B, sized as the nearest known one.", ("model",))
+    ]
     method: Annotated[str, JobFlag("NAME", "pretrain | full | lora | qlora | inference")]
     preference: Annotated[
         str,
@@ -106,6 +109,7 @@ SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)
 """Commas stand between thousands only: `1,5` may mean one and a half, so it is asked about, not read as 15."""
 
+PARAMS_LEAST, PARAMS_MOST = 10**6, 10**13
 LONGEST_NUMBER = 60
 HOURS = re.compile(r"(\d+(?:\.\d*)?) ?(m|min|minutes?|h|hours?|d|days?|w|weeks?)", re.ASCII)
 HOURS_OF = {"m": Decimal(1) / 60, "h": Decimal(1), "d": Decimal(24), "w": Decimal(168)}
@@ -144,6 +148,8 @@ def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
         inner = table
         for key in place[:-1]:
             inner = inner.setdefault(key, {})  # type: ignore[assignment]  # only tables stand at inner keys
+        if place[-1] in inner:  # of --model and --params
+            raise InputError("is given together with --model", field=f"--{flag}", hint="leave out one of them")
         inner[place[-1]] = _convert_value(flag, value)
     return table
 
@@ -167,7 +173,9 @@ def parse_hours(text: str, flag: str) -> int | float:
 
 def _convert_value(flag: str, value: object) -> object:
     if isinstance(value, str) and flag in NUMBER_FLAGS:
-        return parse_number(value, flag)
+        value = parse_number(value, flag)
+    if flag == "params":
+        return _name_by_parameters(value)
     if flag in LIST_FLAGS and isinstance(value, list | tuple):
         names = [name for text in value for name in (text.split(",") if isinstance(text, str) else [text])]
         return [_match_name(flag, name.strip()) if isinstance(name, str) else name for name in names]
@@ -178,6 +186,13 @@ def _convert_value(flag: str, value: object) -> object:
     if flag == "lora_targets" and isinstance(value, str) and value not in LORA_GROUPS:
         return [t.strip() for t in value.split(",") if t.strip()]
     return list(value) if isinstance(value, tuple) else value
+
+
+def _name_by_parameters(count: object) -> str:
+    """Return the name of a model of `count` parameters and no known shape: `3b`."""
+    fits = isinstance(count, int | float) and PARAMS_LEAST <= count <= PARAMS_MOST
+    require(fits, "--params", f"must be 1M to 10,000B, not {count}", "write the parameters of the model: 3B")
+    return f"{float(count) / SUFFIXES['b']:.12g}b"  # type: ignore[arg-type]  # it is a number
 
 
 def _match_name(flag: str, text: str) -> str:

@@ -212,20 +212,33 @@ class GpuNames:
         exact = self._spelled.get(_fold_spelling(name))
         if exact is not None and _has_memory(exact, vram_gb):
             return GpuNameMatch(canonical=exact.name)
+        fitting = [entry.gpu.name for entry in self._list_fitting(name) if _has_memory(entry.gpu, vram_gb)]
+        return GpuNameMatch(canonical=fitting[0], taken_as_short=len(fitting) > 1) if fitting else None
+
+    def list_family(self, name: str) -> tuple[str, ...]:
+        """Return every GPU that `name` may mean: `A100` is its four rows, `A100-SXM` two, an exact name or alias one."""
+        match = self.find(name)
+        if match is None or not match.taken_as_short:
+            return () if match is None else (match.canonical,)
+        return tuple(entry.gpu.name for entry in self._list_fitting(name))
+
+    def _list_fitting(self, name: str) -> list[_GpuSpellings]:
         words = _split_name(name)
         if (bare := BARE_SIZE.match(name)) and not any(entry.fits(words) for entry in self._known):
             words = _split_name(f"{bare[1]} {bare[2]}GB")  # a100-40
-        fitting = [entry.gpu.name for entry in self._known if entry.fits(words) and _has_memory(entry.gpu, vram_gb)]
-        return GpuNameMatch(canonical=fitting[0], taken_as_short=len(fitting) > 1) if fitting else None
+        return [entry for entry in self._known if entry.fits(words)]
 
     def resolve_with_size(self, name: str, *, field: str) -> tuple[Gpu, tuple[str, ...]]:
         """Return the GPU that `name` refers to, and notes; a size that is not listed (a Mac of 64 GB) is taken as stated."""
-        require(name.lower() != "cpu", field, "is no GPU, and memory on a CPU is not sized", "write H100:8")
+        hint = "leave out --on: the peak of costguard size is what the job needs in RAM; hours on a CPU are not known here"
+        require(name.lower() != "cpu", field, "is no GPU: memory and hours on a CPU are not computed", hint)
         size = split_stated_size(name)
         if size is not None and self.find(name) is None and (plain := self.find(size[0])) is not None:
             listed = plain.canonical
             note = f"{listed} of {size[1]} GB is not listed: its memory is as stated, all else that of {listed}"
-            return replace(self._gpus[listed], name=f"{listed}-{size[1]}GB", vram_gb=size[1], usable_gib=None), (note,)
+            bare = split_stated_size(listed.replace("-", " "))
+            own_name = f"{bare[0].replace(' ', '-') if bare else listed}-{size[1]}GB"  # H20-141GB, of the listed H20-96GB
+            return replace(self._gpus[listed], name=own_name, vram_gb=size[1], usable_gib=None), (note,)
         match = self.resolve(name, field=field)
         notes = (f"{name} was taken as {match.canonical}",) if match.taken_as_short else ()
         return self._gpus[match.canonical], notes

@@ -102,7 +102,8 @@ def _build_template_parts(
 def _format_title(quote: Quote) -> str:
     job = quote.asked
     if isinstance(job, Rental):
-        return f"{job.gpu} x{job.gpu_count}{f' on {job.nodes} nodes' * (job.nodes > 1)} for {job.hours:g} h"
+        kinds, nodes = " or ".join(job.limits.gpus or (job.gpu,)), f" on {job.nodes} nodes" * (job.nodes > 1)
+        return f"{kinds} x{job.gpu_count}{nodes} for {job.hours:g} h"
     r = job.recipe
     method = f"{r.method} {job.beside.algorithm}" if job.beside else r.method
     length = [f"seq {r.seq_len}"] if job.architecture.sample_unit is None else []

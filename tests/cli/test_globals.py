@@ -198,7 +198,15 @@ def test_what_is_not_clearly_a_number_is_refused_with_its_flag(typed: str) -> No
 
 GIVEN: dict[str, object] = {
     flag: (str(place) if flag not in job_flags.NUMBER_FLAGS else "7") for place, flag in enumerate(job_flags.FLAG_PLACES)
-} | {"fsdp": True, "provider": ["a", "b"], "region": ["c"], "tier": ["d"], "gpu": ["e"], "lora_targets": "attention"}
+} | {
+    "fsdp": True,
+    "provider": ["a", "b"],
+    "region": ["c"],
+    "tier": ["d"],
+    "gpu": ["e"],
+    "lora_targets": "attention",
+    "params": "3B",
+}
 
 
 @pytest.mark.parametrize("flag", job_flags.FLAG_PLACES)
@@ -208,7 +216,18 @@ def test_every_flag_reaches_its_field(flag: str) -> None:
         assert isinstance(table, dict)
         assert list(table) == [key]
         table = table[key]
-    assert table == (7 if flag in job_flags.NUMBER_FLAGS else GIVEN[flag])
+    assert table == ("3b" if flag == "params" else 7 if flag in job_flags.NUMBER_FLAGS else GIVEN[flag])
+
+
+@pytest.mark.parametrize("typed", ["0", "-3B", "999k", "11e12", True, "x"])
+def test_a_number_of_parameters_that_no_model_has_is_refused(typed: object) -> None:
+    with pytest.raises(InputError, match="--params: must be "):
+        job_flags.build_job_table({"params": typed})
+
+
+def test_parameters_and_a_model_are_one_too_many() -> None:
+    with pytest.raises(InputError, match="--params: is given together with --model"):
+        job_flags.build_job_table({"model": "llama-3.1-8b", "params": "3B"})
 
 
 @pytest.mark.parametrize(

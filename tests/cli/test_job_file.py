@@ -92,7 +92,7 @@ def test_every_field_of_a_toml_file_reaches_the_job(costguard: Command, market: 
     assert job["lora"] == {"rank": 8, "targets": ["q_proj", "v_proj"]}
     assert job["parallel"]["zero"] == 2
     assert {(o["provider"], o["gpu"]) for o in data["options"]} == {("aws", "H100-SXM"), ("runpod", "H100-SXM")}
-    assert "H100 was taken as H100-SXM" in data["warnings"]
+    assert "H100 is H100-SXM, H100-PCIe, H100-NVL: name one to see it alone" in data["warnings"]
 
 
 def small(ran: Ran) -> dict[str, Any]:

@@ -43,5 +43,5 @@ def test_a_filter_leaves_what_it_names(costguard: Command, market: str, flags: t
 def test_a_gpu_that_is_sold_in_other_numbers_says_in_which(costguard: Command, market: str, command: tuple[str, ...]) -> None:
     ran = costguard(*command, "--gpu", "H100", "--count", "2", "--provider", "aws", "--market", market)
     assert ran.code == 3
-    assert "no offer of H100-SXM x2: sold here in machines of 8" in ran.err
+    assert "no offer of H100-SXM or H100-PCIe or H100-NVL x2: sold here in machines of 8" in ran.err
     assert "--count 8" in ran.err

@@ -61,7 +61,10 @@ CASES = {
         "#!/bin/bash\n#SBATCH --nodes=2\nsrun --gpus-per-node=$N python x\n",
         ("computed.sbatch", "state --hours N"),
     ),
-    "dollar.sbatch": ("#!/bin/bash\n#SBATCH --gres=gpu:$NGPU\npython x\n", ("--gres", "computed when the script runs")),
+    "dollar.sbatch": (
+        "#!/bin/bash\n#SBATCH --gres=gpu:$NGPU\npython x\n",
+        ("names no model and no time limit", "state --hours N"),
+    ),
     "computed.py": ("import modal\n@app.function(gpu=pick())\ndef f(): ...\n", ("gpu", "computed when the program runs")),
     "cpu.py": ("import ray\nc = ScalingConfig(num_workers=2, use_gpu=False)\n", ("use_gpu", "no GPU")),
     "no_gpu.yaml": ("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: x}]}\n", ("no nvidia.com/gpu",)),

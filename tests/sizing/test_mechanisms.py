@@ -8,7 +8,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.services.quote.job_input import parse_hardware
+from costguard.services.quote.hardware import parse_hardware
 from costguard.services.quote.quote import check_precision
 from costguard.sizing.equivalents import find_equivalents, format_equivalents
 from costguard.sizing.job import parse_job

@@ -79,6 +79,10 @@ def test_the_first_release_of_qwen2_vl_states_its_text_outside() -> None:
         ({"model_type": "kimi_linear", **DEFAULTS["deepseek_v3"], "layer_types": ["conv"]}, "names 1 layers of 61"),
         ({"model_type": "qwen3_vl", "text_config": {"model_type": "nobody"}}, "unknown model type 'nobody'"),
         ({**LLAVA, "vision_config": {"patch_size": 900}}, "larger than the image"),
+        (
+            {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": [128, 256]},
+            r"a value for each layer \(128 to 256\)",
+        ),
     ],
 )
 def test_layers_that_do_not_add_up_are_named(config: dict[str, Any], why: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError
 from costguard.services import CommandAnswer
-from costguard.services.quote.job_input import parse_hardware
+from costguard.services.quote.hardware import parse_hardware
 from costguard.sizing.fitting_models import FittingModel, fit_model
 from costguard.sizing.job import Table, parse_job
 from costguard.values.checks import fold_name

@@ -12,6 +12,7 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError, collect_errors, raise_errors
 from costguard.quoting.quote import Rental
 from costguard.services.quote.file_limit import INSIDE, NO_FOLDER, require_files_inside
+from costguard.services.quote.hardware import match_gpus, refuse_accelerator
 from costguard.settings import expand_path, read_table
 from costguard.settings.files import YAML_ENDINGS, parse_table, read_text
 from costguard.settings.lines import StatedFile, place_in_files
@@ -33,7 +34,7 @@ from costguard.sizing.job import (
 from costguard.sizing.placement import Hardware
 from costguard.sizing.recipe import resolve_framework
 from costguard.values import checks
-from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu, rewrite_hardware
+from costguard.values.gpu import GIB, SIZE_TOLERANCE, Gpu
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.formats.loading import ConfigFile
@@ -42,10 +43,6 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
     from costguard.sizing.observed_runs import ObservedRun
 
 SHIPPED_MODEL_HINT = "name a shipped model; costguard models lists them"
-LONGEST_COUNT = 12
-"""Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
-
-
 GPUS_MOST = 200
 """Names of GPUs that are looked up: more than there are kinds, so a longer list has names of none among the first."""
 
@@ -62,6 +59,8 @@ class JobInput:
     """The user input from files, flags and a template: the table, and notes on names that were resolved.
 
     `config`: what another tool's configs state; None if there are none. `gpus`: GPUs of the whole run; None if not stated.
+    `count`: GPUs of a machine, as a name of `limits.gpus` states them (`8xH100`). `families`: a short name there is all that it
+    may mean (`A100`: 40 and 80 GB, SXM and PCIe), not the usual one.
     `files`: job files of costguard's own. `flags`: what is stated outside of files.
     """
 
@@ -71,6 +70,8 @@ class JobInput:
     template: WorkloadTemplate | None = None
     config: ConfigReading | None = None
     gpus: int | None = None
+    count: int | None = None
+    families: bool = False
     files: tuple[StatedFile, ...] = ()
     flags: Table = field(default_factory=dict)
 
@@ -87,8 +88,10 @@ class JobInput:
         raise_errors(errors)
 
 
-def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: ShippedFacts) -> JobInput:
-    """Merge flags over the job file, both over a template, with every GPU name made canonical.
+def read_job_input(
+    flags: Table, job_files: str | Sequence[str] | None, facts: ShippedFacts, *, families: bool = False
+) -> JobInput:
+    """Merge flags over the job file, both over a template, with every GPU name made canonical. `families`: as in JobInput.
 
     `job_files`: one job file, or configs and launch files of other tools (`costguard.formats`), which are merged.
     """
@@ -109,7 +112,8 @@ def read_job_input(flags: Table, job_files: str | Sequence[str] | None, facts: S
     table = _settle_precision(merge_flags(own, flags) if paths else dict(flags), config, flags)
     in_file = bool(paths) and config is None and "model" not in flags
     folder = paths[0].parent if in_file else Path()
-    job_input = JobInput(table=table, folder=folder, notes=(), config=config, files=files, flags=flags)
+    families = families and (config is None or config.hardware is None)  # a launch file's machines are of one kind
+    job_input = JobInput(table=table, folder=folder, notes=(), config=config, files=files, flags=flags, families=families)
     with job_input.name_files():
         return _resolve_names(job_input, facts)
 
@@ -156,23 +160,30 @@ def _resolve_names(job_input: JobInput, facts: ShippedFacts) -> JobInput:
     gpu_names, gpus = tuple[str, ...](), list[str]()
     with suppress(InputError):  # it is among `errors`
         gpu_names = parse_job_limits({"gpus": read_subtable(table, "limits").get("gpus")}).gpus or ()
+    stated_counts = set[int]()
     for gpu_name in list(dict.fromkeys(gpu_names))[:GPUS_MOST]:
         with collect_errors(errors):
-            match = facts.get_gpu_names().resolve(gpu_name, field="limits.gpus")
-            notes = (*notes, f"{gpu_name} was taken as {match.canonical}") if match.taken_as_short else notes
-            gpus.append(match.canonical)
+            matches, count, note = match_gpus(gpu_name, facts, field="limits.gpus", family=job_input.families)
+            notes = (*notes, note) if note else notes
+            gpus += matches
+            stated_counts |= set() if count is None else {count}
+    with collect_errors(errors):
+        hint = "state one count: --gpu H100 --count 8"
+        what = f"name machines of {' and '.join(map(str, sorted(stated_counts)))} GPUs"
+        checks.require(len(stated_counts) <= 1, "limits.gpus", what, hint)
     named_models = [key for key in SHAPE_KEYS if key in table]
     if errors and named_models in (["model"], ["path"]) and all(error.field != named_models[0] for error in errors):
         with collect_errors(errors):
             _read_architecture(replace(job_input, table=table), facts)
     raise_errors(errors)
     if gpus:
-        table = merge_tables(table, {"limits": {"gpus": tuple(gpus)}})
+        table = merge_tables(table, {"limits": {"gpus": tuple(dict.fromkeys(gpus))}})
     framework = table.get("framework")
     if isinstance(framework, str):
         framework_name, why = resolve_framework(framework)
         notes = (*notes, f"framework {framework} was taken as {framework_name}: {why}") if why else notes
-    return replace(job_input, table=table, notes=notes, template=template)
+    stated_count = next(iter(stated_counts), None)
+    return replace(job_input, table=table, notes=notes, template=template, count=stated_count)
 
 
 def _read_files(paths: Sequence[Path]) -> tuple[tuple[StatedFile, ...], ConfigReading | None]:
@@ -259,6 +270,13 @@ def apply_hardware_flag(job_input: JobInput, flags: Table, *, count: float | Non
     return _restrict_gpus(job_input, None) if "limits" in job_input.table else job_input
 
 
+def settle_count(job_input: JobInput, count: float | None) -> float | None:
+    """Return the GPUs of a machine: `count` of a flag, or as a name states them (`8xH100`). They may not disagree."""
+    if count is not None and job_input.count is not None and count != job_input.count:
+        raise InputError(f"is {count:g}, and the GPU's name says {job_input.count}", field="--count", hint="state one of them")
+    return job_input.count if count is None else count
+
+
 def read_job(job_input: JobInput, facts: ShippedFacts) -> Job:
     """Return the job, which must have exactly one model."""
     table, config = job_input.table, job_input.config
@@ -337,7 +355,7 @@ def _place_on_gpu(
     if launch.gpu_count is None:
         return _restrict_gpus(job_input, (gpu.name,)), None, None
     if not gpu.runs_pytorch:
-        raise _refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts, "--on")
+        raise refuse_accelerator(gpu, launch.gpu_count * launch.nodes, facts, "--on")
     if gpu_match.taken_as_short:
         job_input = replace(job_input, notes=(*job_input.notes, f"{gpu_name} was taken as {gpu.name}"))
     return job_input, Hardware(gpu=gpu, gpu_count=launch.gpu_count, nodes=launch.nodes), None
@@ -439,35 +457,9 @@ def read_rental(job_input: JobInput, count: float | None, hours: float | None) -
             field="--hours",
             hint="leave out --hours, or quote a plain rental: --gpu H100 --count 8 --hours 12",
         )
-    if len(gpus) != 1:
+    if not gpus or (len(gpus) > 1 and not job_input.families):
         raise InputError("must name one GPU when --hours is given", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
     return _build_rental(job_input, gpus[0], hours, count)
-
-
-def parse_hardware(on: str | None, facts: ShippedFacts, *, field: str = "--on") -> tuple[Hardware | None, tuple[str, ...]]:
-    """Parse `GPU:COUNT[xNODES]`, with a note if a short name was completed."""
-    if on is None:
-        return None, ()
-    name, counted, counts = rewrite_hardware(on).partition(":")
-    gpu_count, joined, nodes = counts.partition("x")
-    numbers = [gpu_count if counted else "1", nodes if joined else "1"]
-    if not all(n.isascii() and n.isdigit() and len(n) <= LONGEST_COUNT for n in numbers):
-        what = f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}"
-        raise InputError(what, field=field, hint="write H100:8, or H100:8x4")
-    gpu, notes = facts.get_gpu_names().resolve_with_size(name.strip(), field=field)
-    if not gpu.runs_pytorch:
-        raise _refuse_accelerator(gpu, int(numbers[0]) * int(numbers[1]), facts, field)
-    gpu_count_, nodes_ = (checks.require_whole_number(int(n), field, most=1_000_000) for n in numbers)
-    return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
-
-
-def _refuse_accelerator(gpu: Gpu, count: int, facts: ShippedFacts, field: str) -> InputError:
-    """Return the error for hardware whose compiler decides the memory, with GPUs that have as much memory and arithmetic."""
-    from costguard.sizing.equivalents import USUAL_GPUS, find_equivalents, format_equivalents
-
-    same = format_equivalents(find_equivalents(gpu, max(1, count), (facts.get_gpus()[name] for name in USUAL_GPUS)))
-    hint = f"GPUs with as much memory and arithmetic: {field} {same}" if same else "name a GPU: H100:8"
-    return InputError(f"{gpu.name} is not sized: its compiler decides the memory", field=field, hint=hint)
 
 
 def read_observed_runs(rows: Iterable[tuple[str, Table]], folder: Path, facts: ShippedFacts) -> tuple[ObservedRun, ...]:

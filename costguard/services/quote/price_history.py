@@ -79,7 +79,7 @@ def answer_price_history(
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     facts, end = ShippedFacts(), _get_today()
     start = end - timedelta(days=shown)
-    job_input = read_job_input(flags, None, facts)
+    job_input = read_job_input(flags, None, facts, families=True)
     limits = parse_job_limits(read_subtable(job_input.table, "limits"))
     file = find_market_file(market, config)
     with MarketReader(file) as source:

@@ -272,10 +272,13 @@ def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: Shi
 
 def _quote_rental(rental: Rental, shop: Shop, facts: ShippedFacts) -> Iterator[QuoteOption | QuoteRefusal]:
     """Yield each provider's best offer of the hardware for the stated hours."""
-    gpu, hours, rates = facts.get_gpus()[rental.gpu], Interval.exactly(rental.hours), facts.get_storage_rates()
-    candidates = list(shop.find_candidates(rental.gpu, rental.gpu_count))
-    if not candidates and (rental.gpu, rental.gpu_count) in shop.list_classes():
-        yield QuoteRefusal(gpu=rental.gpu, gpu_count=rental.gpu_count, reason="no offer with a known price")
+    hours, rates = Interval.exactly(rental.hours), facts.get_storage_rates()
+    candidates = list[tuple[Offer, AgedPrice] | QuoteRefusal]()
+    for name in rental.limits.gpus or (rental.gpu,):
+        of_kind = list(shop.find_candidates(name, rental.gpu_count))
+        if not of_kind and (name, rental.gpu_count) in shop.list_classes():
+            yield QuoteRefusal(gpu=name, gpu_count=rental.gpu_count, reason="no offer with a known price")
+        candidates += of_kind
     for one in candidates:
         if isinstance(one, QuoteRefusal):
             yield one
@@ -283,7 +286,7 @@ def _quote_rental(rental: Rental, shop: Shop, facts: ShippedFacts) -> Iterator[Q
         offer, price = one
         usd, disk = price_option(price, rental.nodes, hours, rates.get(offer.provider), rental.disk_gb)
         yield QuoteOption(
-            gpu=gpu,
+            gpu=facts.get_gpus()[offer.gpu],
             gpu_count=rental.gpu_count,
             nodes=rental.nodes,
             offer=offer,

@@ -17,10 +17,10 @@ from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerEr
 from costguard.ledger.market import MarketReader
 from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, choose_advice
 from costguard.services import CommandAnswer
+from costguard.services.quote.hardware import parse_hardware
 from costguard.services.quote.job_input import (
     JobInput,
     apply_hardware_flag,
-    parse_hardware,
     place_on_launch,
     read_job,
     read_job_input,
@@ -28,6 +28,7 @@ from costguard.services.quote.job_input import (
     read_model_config,
     read_observed_runs,
     read_rental,
+    settle_count,
 )
 from costguard.services.quote.market_choice import find_market_file, resolve_limits
 from costguard.settings import expand_path, get_data_path, read_rows, read_settings
@@ -72,7 +73,16 @@ def answer_quote(
     rows = None if top is None else checks.require_whole_number(top, "--top")
     facts = ShippedFacts()
     asked_run = read_asked(
-        flags, job_file, facts, on=on, count=count, hours=hours, strict=strict, calibration=calibration, config=config
+        flags,
+        job_file,
+        facts,
+        on=on,
+        count=count,
+        hours=hours,
+        strict=strict,
+        calibration=calibration,
+        config=config,
+        families=True,
     )
     request, counts = asked_run.asked, asked_run.counts
     with asked_run.stated.name_files(), MarketReader(find_market_file(market, config)) as source:
@@ -128,9 +138,13 @@ def read_asked(
     strict: bool,
     calibration: str | None,
     config: str | None,
+    families: bool = False,
 ) -> AskedRun:
-    """Return the job or rental that flags and files state. Raises InputError for what cannot be quoted."""
-    job_input = read_job_input(flags, job_file, facts)
+    """Return the job or rental that flags and files state. Raises InputError for what cannot be quoted.
+
+    `families`: as in JobInput; an admission, whose price is held, takes the usual GPU of a short name instead.
+    """
+    job_input = read_job_input(flags, job_file, facts, families=families)
     with job_input.name_files():
         if on is not None:
             job_input = apply_hardware_flag(job_input, flags, count=count, hours=hours)
@@ -195,6 +209,7 @@ def _name_hardware(job_input: JobInput, on: str | None, count: float | None) -> 
     """Return `on`, or `--gpu` and `--count` as such; raise InputError if these name no one kind of GPU."""
     gpus = parse_job_limits(read_subtable(job_input.table, "limits")).gpus or ()
     launched = job_input.config is not None and job_input.config.hardware is not None
+    count = settle_count(job_input, count)
     if on is not None or launched or (not gpus and count is None):
         return on
     if len(gpus) != 1:
@@ -227,8 +242,9 @@ def answer_offers(
 
     checks.require_one_of(sort, flow.OFFER_SORTS, "--sort")
     facts = ShippedFacts()
-    job_input = read_job_input(flags, None, facts)
+    job_input = read_job_input(flags, None, facts, families=True)
     limits = parse_job_limits(read_subtable(job_input.table, "limits"))
+    count = settle_count(job_input, count)
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     most = checks.require_whole_number(top, "--top", least=0) or None
     with MarketReader(find_market_file(market, config)) as source:
@@ -422,6 +438,7 @@ def find_hardware(
 ) -> tuple[JobInput, Hardware | None, tuple[str, ...], float | None]:
     """Return the input, the hardware of `--on` or of a launch file, notes on it, and the GPUs of a machine that are stated."""
     hardware, notes = parse_hardware(on, facts)
+    count = settle_count(job_input, count)
     if hardware is not None:
         return replace(job_input, gpus=hardware.gpu_count * hardware.nodes), hardware, notes, count
     placed_input, launched, counted = place_on_launch(job_input, facts, count=count)

@@ -30,7 +30,8 @@ from costguard.runs.progress import count_steps
 from costguard.runs.record import JobMachine, JobRecord, JobTerms, compute_share_left
 from costguard.services.guarding.overrides import find_machine
 from costguard.services.quote import quote as flow
-from costguard.services.quote.job_input import JobInput, parse_hardware, read_job_input
+from costguard.services.quote.hardware import parse_hardware
+from costguard.services.quote.job_input import JobInput, read_job_input
 from costguard.services.quote.market_choice import find_market_file, resolve_limits
 from costguard.services.quote.quote_commands import apply_calibration, read_asked_job
 from costguard.services.run_jobs.machine_provider import guess_provider

@@ -71,10 +71,19 @@ class ModelConfig:
         """
         for key in keys:
             if self.values.get(key) is not None:
+                self._refuse_layers(key)
                 return require_whole_number(self.values[key], self.name_field(key), least=least, most=most)
         if default is None:
             raise InputError("is missing", field=self.name_field(keys[0]), hint="copy it from the model's config.json")
         return default
+
+    def _refuse_layers(self, key: str) -> None:
+        """Raise InputError if `key` has a list: one value a layer, of layers with different shapes."""
+        value = self.values[key]
+        if isinstance(value, list) and value and all(isinstance(one, int) for one in value):
+            hint = f"write the mean of the layers, as an approximation: {key} = {round(sum(value) / len(value))}"
+            what = f"has a value for each layer ({min(value)} to {max(value)}): layers of different shapes are not sized"
+            raise InputError(what, field=self.name_field(key), hint=hint)
 
     def read_optional(self, key: str) -> int | None:
         """Return `key` as a size; None if it is absent or 0, which both mean unused."""
