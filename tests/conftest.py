@@ -102,7 +102,7 @@ def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(quote_commands, "_get_today", lambda: shop.TODAY)
+    monkeypatch.setattr(quote_commands, "get_today", lambda: shop.TODAY)
 
     def ran(*arguments: str) -> Ran:
         capsys.readouterr()

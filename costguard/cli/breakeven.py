@@ -3,6 +3,7 @@
 Examples:
   costguard breakeven --gpu A100-80GB --price 15000 --rate 4
   costguard breakeven --gpu RTX-4090 --price 1600 --rate 0.40 --hours-week 20 --usd-per-kwh 0.30 --resale 700
+  costguard breakeven job.toml --gpu RTX-4090 --price 1600    # after how many runs of the job
 """
 
 from typing import Annotated
@@ -19,6 +20,7 @@ COMMAND = FileCommand
 
 def command(
     ctx: Context,
+    job: o.JobFiles = None,
     gpu: Annotated[o.Text, Option(metavar="NAME", help="GPU type; sets the defaults of --price, --rate and --power-w.")] = None,
     count: Annotated[o.Text, Option(metavar="N", help="Number of GPUs bought (1).")] = None,
     price: Annotated[o.Text, Option(metavar="USD", help="Total purchase price, in $ (default: the GPU's list price).")] = None,
@@ -33,9 +35,10 @@ def command(
     market: o.Market = None,
 ) -> CommandAnswer:
     """Read the options and print the break-even."""
-    from costguard.services.quote import quote_commands
+    from costguard.services.quote.breakeven import answer_breakeven
 
-    return quote_commands.answer_breakeven(
+    return answer_breakeven(
+        job_file=job,
         gpu=gpu,
         count=1 if count is None else parse_number(count, "count"),
         price=price,

@@ -15,6 +15,7 @@ from fractions import Fraction
 from costguard.quoting.offer import Offer
 from costguard.values.checks import require, require_number
 from costguard.values.gpu import Gpu
+from costguard.values.interval import Interval
 from costguard.values.money import NANO, Money, Rate
 
 WEEKS_PER_MONTH = Fraction(52, 12)
@@ -113,10 +114,40 @@ assumption, named in every answer that uses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobPurchase:
+    """A job on the bought machine and on rented ones. `hours`: of one run on the bought machine.
+
+    `own_usd`: the electricity of one run. `rented_as`, `rented_usd`: the cheapest option that lasts, on any hardware. `runs`:
+    after which the machine has paid for itself; None: never.
+    """
+
+    hours: Interval
+    own_usd: Money
+    rented_as: str
+    rented_usd: Money
+    runs: float | None
+
+
+def compute_job_purchase(
+    price: Money, hours: Interval, *, watts: float | None, usd_per_kwh: str, rented_as: str, rented_usd: Money
+) -> JobPurchase:
+    """Return after how many runs of `hours` a machine of `price` (less its resale) is cheaper than renting for each run."""
+    own = _compute_own_hourly(watts, usd_per_kwh, price.currency, None) * Fraction(hours.expected)
+    saved = rented_usd.nano - own
+    return JobPurchase(
+        hours=hours,
+        own_usd=Money(nano=round(own), currency=price.currency),
+        rented_as=rented_as,
+        rented_usd=rented_usd,
+        runs=float(price.nano / saved) if saved > 0 else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PurchaseAnswer:
     """The answer to "buy or rent?", with its assumptions. `plain`: price over rent. `full`: with power and resale.
 
-    `rented_as`: the offer that the rent is taken from.
+    `rented_as`: the offer that the rent is taken from. `job`: the job that was given; None: none was.
     """
 
     gpu: Gpu | None
@@ -130,4 +161,5 @@ class PurchaseAnswer:
     plain: BreakEven
     full: BreakEven
     rented_as: Offer | None = None
+    job: JobPurchase | None = None
     warnings: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ from costguard.values.interval import Interval
 from costguard.values.money import Money, Rate
 from costguard.values.resource import COMMUNITY, SPOT, TIERS
 
+OWN = "own"
+"""The tier of a machine that is not rented (`quoting/own_hardware.py`)."""
 PRICINGS = ("standard", "dynamic")
 """How a price is made, in FOCUS's words: from a provider's price list, or by demand, by bids or by hosts."""
 
@@ -111,7 +113,7 @@ class Offer:
             raise InputError("needs a provider, region, instance type, GPU and source", field=f"offer {self.instance_type}")
         if type(self.gpu_count) is not int or self.gpu_count < 1:
             raise InputError(f"must be 1 or more, not {self.gpu_count!r}", field=f"offer {self.instance_type}.gpu_count")
-        if self.tier not in TIERS:
+        if self.tier not in (*TIERS, OWN):
             raise InputError(f"must be one of {', '.join(TIERS)}", field=f"offer {self.instance_type}.tier")
         if self.pricing not in PRICINGS:
             raise InputError(f"must be one of {', '.join(PRICINGS)}", field=f"offer {self.instance_type}.pricing")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from costguard.quoting.offer import Offer
+from costguard.quoting.offer import OWN, Offer
 from costguard.quoting.price_drift import AgedPrice
 from costguard.quoting.storage import StorageRate
 from costguard.sizing.job import Job, JobLimits
@@ -306,13 +306,15 @@ def choose_advice(options: tuple[QuoteOption, ...], rows: int = ADVISED) -> Advi
     ranked = list(enumerate(options, 1))
     priced = [(rank, one) for rank, one in ranked if one.usd and one.hours and one.offer]
     priced = [pair for pair in priced if not pair[1].is_doubtful] or priced
-    lasting = [pair for pair in priced if pair[1].offer and pair[1].offer.tier != SPOT]
+    lasting = [pair for pair in priced if pair[1].offer and pair[1].offer.tier not in (SPOT, OWN)]
+    own = [pair for pair in priced if pair[1].offer and pair[1].offer.tier == OWN]
     spot = [pair for pair in priced if pair[1].offer and pair[1].offer.tier == SPOT]
     chosen: dict[int, list[str]] = {}
     timed = any(one.duration for _, one in priced)  # of a plain rental all take as long
     for word, among, key in (
         ("cheapest on-demand", lasting, _get_usd_then_hours),
         ("cheapest spot", spot, _get_usd_then_hours),
+        ("your own", own, _get_usd_then_hours),
         ("fastest", priced if timed else [], lambda one: (_get_expected_hours(one), _get_expected_usd(one))),
     ):
         fresh = [pair for pair in among if pair[1].is_fresh]

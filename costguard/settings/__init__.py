@@ -209,7 +209,12 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
         from costguard.settings.checks import read_provider_tables
 
         with collect_errors(errors, ("providers",)):
-            tables["providers"] = read_provider_tables(table["providers"], where)
+            clouds = dict(read_provider_tables(table["providers"], where))
+            if (local := clouds.pop("local", None)) is not None:
+                from costguard.settings.local import read_local
+
+                tables["local"] = read_local(local, where)
+            tables["providers"] = clouds
     if "hook" in table:
         from costguard.settings.guard import read_hooks
 

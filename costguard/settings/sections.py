@@ -68,6 +68,7 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
     from costguard.guard.alerts.alert import AlertRoute
     from costguard.guard.escalation import Hook
     from costguard.guard.policy import Policy, Rails
+    from costguard.quoting.own_hardware import OwnCosts
     from costguard.reporting.schedule import ReportSchedule
 
 GROUP_LABELS = (
@@ -383,6 +384,7 @@ class Settings:
     - `mail`: source of the mail server's address for mail to people.
     - `console_is_delivery`: a notice on the console or in a journal counts as delivered.
     - `providers`: the table `[providers.NAME]` by name; each provider defines its keys.
+    - `local`: `[providers.local]`, the costs of hardware of one's own; None: not stated.
     """
 
     quote: QuoteSettings = field(default_factory=QuoteSettings.model_construct)
@@ -408,6 +410,7 @@ class Settings:
     console_is_delivery: bool = False
     reports: tuple[ReportSchedule, ...] = ()
     providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    local: OwnCosts | None = None
 
 
 SECTIONS: Mapping[str, type[SettingsModel]] = {

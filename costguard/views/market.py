@@ -12,11 +12,12 @@ from datetime import date
 from operator import itemgetter
 from typing import Protocol
 
-from costguard.quoting.breakeven import BreakEven, PurchaseAnswer
+from costguard.quoting.breakeven import BreakEven, JobPurchase, PurchaseAnswer
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, shorten_age
 from costguard.views.columns import ColumnFit
 from costguard.views.document import Column, Document, TableView, build_record, build_table
+from costguard.views.job import build_interval_data, format_hours_range
 from costguard.views.price_sources import SourceRow, build_source_table, list_source_notes, list_source_records
 
 OFFERS_SCHEMA = "costguard.offers/1"
@@ -243,7 +244,7 @@ BREAKEVEN_SCHEMA = "costguard.breakeven/1"
 def build_breakeven_document(p: PurchaseAnswer) -> Document:
     """Return the hours to break even, before and after power and resale."""
     rows = (("price / rent", p.plain), ("with power and resale", p.full))
-    data = {
+    data: dict[str, object] = {
         "schema": BREAKEVEN_SCHEMA,
         "gpu": p.gpu.name if p.gpu else None,
         "count": p.count,
@@ -276,14 +277,30 @@ def build_breakeven_document(p: PurchaseAnswer) -> Document:
         if p.full.never
         else f"{_format_breakeven_hours(p.full)} with power and resale"
     )
+    job = p.job
+    if job is not None:
+        data["job"] = {
+            "hours": build_interval_data(job.hours),
+            "own_usd": job.own_usd.format(),
+            "rented_as": job.rented_as,
+            "rented_usd": job.rented_usd.format(),
+            "runs": _round_hours(job.runs),
+        }
     even = f"{_format_breakeven_hours(p.plain)} before power and resale, {conclusion}"
     return Document(
         data=data,
         records=tuple({"counting": name, "hours": b.hours, "weeks": b.weeks, "months": b.months} for name, b in rows),
         lead=(f"Buying {what} for ${p.price.format()} against ${p.rent.format()} an hour: {even}.",),
         tables=(table,),
-        notes=tuple(f"Warning: {w}." for w in p.warnings),
+        notes=(*([_explain_job_purchase(job)] if job else []), *(f"Warning: {w}." for w in p.warnings)),
     )
+
+
+def _explain_job_purchase(job: JobPurchase) -> str:
+    """Return what a run costs on the bought and on a rented machine, and after how many runs buying pays."""
+    runs = "buying never pays" if job.runs is None else f"bought, it pays after {job.runs:,.0f} runs"
+    own = f"A run of the job takes {format_hours_range(job.hours)} on it and ${job.own_usd.format()} of electricity"
+    return f"{own}; rented, {job.rented_as} costs ${job.rented_usd.format()}: {runs}."
 
 
 def _format_breakeven_hours(b: BreakEven) -> str:

@@ -2,19 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 
-from costguard.errors import InputError
-from costguard.quoting.breakeven import USD_PER_KWH, PurchaseAnswer, compute_break_even
+from costguard.data import ShippedFacts
+from costguard.errors import InputError, NoAnswerError
+from costguard.ledger.market import MarketReader
+from costguard.quoting.breakeven import USD_PER_KWH, PurchaseAnswer, compute_break_even, compute_job_purchase
 from costguard.quoting.gpu_prices import BY_THE_HOUR_EXCLUDES
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, judge_vintage
+from costguard.quoting.quote import NO_LIMITS
+from costguard.services import CommandAnswer
 from costguard.services.poll.ports import OfferSource
+from costguard.services.quote import quote_commands
+from costguard.services.quote.job_input import read_job, read_job_input
+from costguard.services.quote.market_choice import find_market_file, resolve_limits
+from costguard.services.quote.quote import build_quote
+from costguard.settings import read_settings
+from costguard.sizing.job import Job
+from costguard.sizing.placement import Hardware
+from costguard.values import checks
 from costguard.values.checks import require
 from costguard.values.gpu import Gpu
 from costguard.values.money import Money, Rate
+from costguard.values.resource import SPOT
+from costguard.views.market import build_breakeven_document
+
+
+def answer_breakeven(
+    *,
+    job_file: str | Sequence[str] | None = None,
+    gpu: str | None = None,
+    count: float = 1,
+    price: str | None = None,
+    rate: str | None = None,
+    power_w: float | None = None,
+    usd_per_kwh: str | None = None,
+    resale: str | None = None,
+    hours_week: float | None = None,
+    market: str | None = None,
+    config: str | None = None,
+) -> CommandAnswer:
+    """Answer `costguard breakeven`: buy or rent, by the hour and for the runs of a job. `[providers.local]` has defaults."""
+    facts, today = ShippedFacts(), quote_commands.get_today()
+    job = (
+        quote_commands.apply_calibration(read_job(read_job_input({}, job_file, facts), facts), None, config)
+        if job_file
+        else None
+    )
+    gpu = gpu or (job.limits.gpus[0] if job and job.limits.gpus else None)
+    checks.require(gpu is not None or job is None, "--gpu", "is not stated: which hardware is bought?", "write --gpu RTX-4090")
+    gpu_match = facts.get_gpu_names().resolve(gpu, field="--gpu") if gpu else None
+    own = read_settings(config).local
+    if own is not None:
+        power_w, usd_per_kwh = power_w or own.watts, usd_per_kwh or own.usd_per_kwh.format(9)
+        price = price or (own.price.format(9) if own.price else None)
+    with MarketReader(find_market_file(market, config)) as source:
+        answer = compute_purchase(
+            gpu=facts.get_gpus()[gpu_match.canonical] if gpu_match else None,
+            count=checks.require_whole_number(count, "--count", most=100_000),
+            price=None if price is None else Money.parse(price, field="--price"),
+            rate=None if rate is None else Rate.parse(rate, field="--rate"),
+            power_w=power_w,
+            usd_per_kwh=usd_per_kwh,
+            resale=None if resale is None else Money.parse(resale, field="--resale"),
+            hours_week=hours_week,
+            market=source,
+            drift=facts.get_price_drift(),
+            today=today,
+        )
+        if job is not None:
+            answer = add_job(answer, job, facts, market=source, today=today)
+    notes = (f"{gpu} was taken as {gpu_match.canonical}",) if gpu_match and gpu_match.taken_as_short else ()
+    answer = replace(answer, warnings=(*answer.warnings, *notes))
+    refusal = (
+        NoAnswerError("buying never breaks even at this rental price", hint="\n".join(answer.full.explain))
+        if answer.full.never
+        else None
+    )
+    return CommandAnswer(document=build_breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
 
 
 def compute_purchase(
@@ -66,6 +135,35 @@ def compute_purchase(
         rented_as=offer,
         warnings=tuple(warnings),
     )
+
+
+def add_job(answer: PurchaseAnswer, job: Job, facts: ShippedFacts, *, market: MarketReader, today: date) -> PurchaseAnswer:
+    """Return `answer` with the runs of `job` after which the machine has paid for itself. Raises NoAnswerError for no hours."""
+    limits = resolve_limits(job.limits, market)
+    assert answer.gpu is not None  # noqa: S101 - for the type checker: who gives a job states it
+    on = Hardware(gpu=answer.gpu, gpu_count=answer.count)
+    bought = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on, today=today)
+    hours = next((one.hours for one in bought.options if one.hours), None)
+    if hours is None:
+        why = "; ".join(one.reason for one in bought.refused[:1]) or "tokens is not stated"
+        raise NoAnswerError(
+            f"the job has no hours on {answer.gpu.name} x{answer.count}: {why}", hint="write --count 2, or tokens"
+        )
+    options = build_quote(replace(job, limits=limits), market=market, facts=facts, today=today).options
+    lasting = (one for one in options if one.usd and one.offer and one.offer.tier != SPOT and not one.is_doubtful)
+    rented = next(lasting, None)
+    if rented is None or rented.usd is None or rented.offer is None:
+        raise NoAnswerError("no offer runs this job at a known price", hint="costguard quote says why")
+    paid = answer.price - answer.resale if answer.resale else answer.price
+    run = compute_job_purchase(
+        paid,
+        hours,
+        watts=answer.power_w,
+        usd_per_kwh=answer.usd_per_kwh,
+        rented_as=f"{rented.offer.provider} {rented.gpu.name} x{rented.gpu_count} ({rented.offer.tier})",
+        rented_usd=rented.usd.expected,
+    )
+    return replace(answer, job=run)
 
 
 def _assume_list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:

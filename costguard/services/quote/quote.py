@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.own_hardware import OwnCosts, build_own_offer
 from costguard.quoting.price_drift import AgedPrice, Judgement, PriceDrift, Vintage, age_price, judge_vintage
 from costguard.quoting.price_falls import describe_doubts
 from costguard.quoting.quote import (
@@ -67,18 +68,20 @@ def build_quote(
     counts: tuple[int, ...] | None = None,
     sort: str = "usd",
     booted: bool = False,
+    own: OwnCosts | None = None,
     today: date | None = None,
 ) -> Quote:
     """Return every way to run `request`, ranked by `sort`, and the refused ones with reasons.
 
     `on`: stated hardware; None: the whole market. `counts`: allowed numbers of GPUs an instance; None: any. `booted`: the
-    machine already runs, so no boot time is added. `today`: the day for which prices are estimated (None: now, in UTC).
+    machine already runs, so no boot time is added. `own`: what `on` costs if it is one's own; None: it is only rented. `today`:
+    the day for which prices are estimated (None: now, in UTC).
     """
     today = today or datetime.now(UTC).date()
     chosen = select_offers(request.limits, counts, today)
     drift = facts.get_price_drift()
     judge = partial(judge_vintage, drift=drift, today=today)
-    shop = Shop(market=market, chosen=chosen, drift=drift, today=today, judge=judge)
+    shop = Shop(market=market, chosen=chosen, drift=drift, today=today, judge=judge, own=own)
     outcomes = list(
         _quote_rental(request, shop, facts)
         if isinstance(request, Rental)
@@ -109,13 +112,17 @@ def build_quote(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """The part of the market that a quote may use, with prices as of `today`. `judge`: what a vintage is worth then."""
+    """The part of the market that a quote may use, with prices as of `today`.
+
+    `judge`: what a vintage is worth then. `own`: as in `build_quote`.
+    """
 
     market: OfferSource
     chosen: OfferSelection
     drift: Mapping[str, PriceDrift]
     today: date
     judge: Callable[[Vintage], Judgement]
+    own: OwnCosts | None = None
 
     def list_classes(self) -> list[tuple[str, int]]:
         """Return (canonical GPU, GPUs of an offer) of every selected offer."""
@@ -160,7 +167,7 @@ def _quote_job(
     check_precision(job, [on.gpu] if on else [facts.get_gpus()[name] for name in job.limits.gpus or ()])
     boot, disk = compute_job_startup(job, booted=booted), compute_job_disk_gb(job)
     for name, gpu_count in [(on.gpu.name, on.gpu_count)] if on else shop.list_classes():
-        gpu = gpus.get(name)
+        gpu = on.gpu if on else gpus.get(name)
         if gpu is None:
             yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU")
             continue
@@ -230,6 +237,11 @@ def _price_offers(
     candidates = list(shop.find_candidates(place.gpu.name, place.gpu_count))
     yield from (one for one in candidates if isinstance(one, QuoteRefusal))
     offers = [one for one in candidates if not isinstance(one, QuoteRefusal)]
+    if always and shop.own and place.nodes == 1 and not job.serving:
+        own = build_own_offer(shop.own, place.gpu, place.gpu_count, shop.today)
+        yield build_option(
+            timed, own.offer, own.price, duration=timed.duration, storage=None, gb=0, limits=job.limits, notes=own.notes
+        )
     if not offers and always:
         why = "has a recent enough price" if candidates else "has a known price"
         unsold = (f"no selected offer of this hardware {why}", *_list_rack_notes(place, facts))

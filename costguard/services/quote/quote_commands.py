@@ -1,4 +1,4 @@
-"""Commands before a run: quote, size, offers, breakeven, calibrate; and their shared inputs.
+"""Commands before a run: quote, size, offers, calibrate; and their shared inputs.
 
 Shared inputs are the job, the market file and the calibration.
 """
@@ -35,7 +35,6 @@ from costguard.settings import expand_path, get_data_path, read_rows, read_setti
 from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
 from costguard.values import checks
-from costguard.values.money import Money, Rate
 from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
@@ -88,7 +87,14 @@ def answer_quote(
     with asked_run.stated.name_files(), MarketReader(find_market_file(market, config)) as source:
         request = replace(request, limits=resolve_limits(request.limits, source))
         answer = flow.build_quote(
-            request, market=source, facts=facts, on=asked_run.hardware, sort=sort, counts=counts, today=_get_today()
+            request,
+            market=source,
+            facts=facts,
+            on=asked_run.hardware,
+            sort=sort,
+            counts=counts,
+            own=read_settings(config).local,
+            today=get_today(),
         )
         compared = _compare_with_template(asked_run.stated, request, source, facts)
         sold = () if answer.options or answer.refused else _list_sold_counts(request.limits, source)
@@ -248,7 +254,7 @@ def answer_offers(
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     most = checks.require_whole_number(top, "--top", least=0) or None
     with MarketReader(find_market_file(market, config)) as source:
-        selection = select_offers(resolve_limits(limits, source), counts, _get_today())
+        selection = select_offers(resolve_limits(limits, source), counts, get_today())
         facts_of = source.describe_file()
         if live:
             from costguard.services.quote.offers import answer_live_offers
@@ -262,7 +268,7 @@ def answer_offers(
                 sort=sort,
                 limit=most,
                 strict=strict,
-                today=_get_today(),
+                today=get_today(),
                 drift=facts.get_price_drift(),
                 every=every,
             )
@@ -270,54 +276,11 @@ def answer_offers(
         sold = () if shown_offers else _list_sold_counts(limits, source)
     warnings = (*job_input.notes, *describe_doubts(shown_offers))
     document = build_offers_document(
-        shown_offers, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=warnings, every=every
+        shown_offers, facts_of, drift=facts.get_price_drift(), today=get_today(), warnings=warnings, every=every
     )
     nothing = NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     other = _explain_other_counts(limits.gpus or (), counts[0] if counts else None, sold)
     return CommandAnswer(document=document, warnings=warnings, refusal=None if shown_offers else other or nothing)
-
-
-def answer_breakeven(
-    *,
-    gpu: str | None = None,
-    count: float = 1,
-    price: str | None = None,
-    rate: str | None = None,
-    power_w: float | None = None,
-    usd_per_kwh: str | None = None,
-    resale: str | None = None,
-    hours_week: float | None = None,
-    market: str | None = None,
-    config: str | None = None,
-) -> CommandAnswer:
-    """Answer `costguard breakeven`: buy or rent."""
-    from costguard.services.quote.breakeven import compute_purchase as flow
-    from costguard.views.market import build_breakeven_document
-
-    facts = ShippedFacts()
-    gpu_match = facts.get_gpu_names().resolve(gpu, field="--gpu") if gpu else None
-    with MarketReader(find_market_file(market, config)) as source:
-        answer = flow(
-            gpu=facts.get_gpus()[gpu_match.canonical] if gpu_match else None,
-            count=checks.require_whole_number(count, "--count", most=100_000),
-            price=None if price is None else Money.parse(price, field="--price"),
-            rate=None if rate is None else Rate.parse(rate, field="--rate"),
-            power_w=power_w,
-            usd_per_kwh=usd_per_kwh,
-            resale=None if resale is None else Money.parse(resale, field="--resale"),
-            hours_week=hours_week,
-            market=source,
-            drift=facts.get_price_drift(),
-            today=_get_today(),
-        )
-    notes = (f"{gpu} was taken as {gpu_match.canonical}",) if gpu_match and gpu_match.taken_as_short else ()
-    answer = replace(answer, warnings=(*answer.warnings, *notes))
-    refusal = (
-        NoAnswerError("buying never breaks even at this rental price", hint="\n".join(answer.full.explain))
-        if answer.full.never
-        else None
-    )
-    return CommandAnswer(document=build_breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
 
 
 def answer_calibrate(
@@ -360,7 +323,7 @@ def _list_sold_counts(limits: JobLimits, source: MarketReader) -> tuple[int, ...
 
     if not limits.gpus:
         return ()
-    return tuple(sorted({count for _, count in source.list_classes(select_offers(limits, None, _get_today()))}))
+    return tuple(sorted({count for _, count in source.list_classes(select_offers(limits, None, get_today()))}))
 
 
 def _explain_other_counts(names: tuple[str, ...], count: int | None, sold: tuple[int, ...]) -> NoAnswerError | None:
@@ -400,7 +363,7 @@ def _compare_with_template(
     from costguard.services.quote.quote import compare_with_claim
 
     changed = list_changed_keys(job_input.table, job_input.template)
-    return compare_with_claim(job_input.template, request, changed, market=source, facts=facts, today=_get_today())
+    return compare_with_claim(job_input.template, request, changed, market=source, facts=facts, today=get_today())
 
 
 def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
@@ -409,7 +372,8 @@ def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...
     return list_option_tables(options[0]) if options else ()
 
 
-def _get_today() -> date:
+def get_today() -> date:
+    """Return the day, in UTC, for which prices are estimated."""
     return datetime.now(UTC).date()
 
 
