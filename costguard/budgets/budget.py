@@ -1,6 +1,10 @@
 """Budgets: how much may be spent, on what, in which period.
 
 Example: $3,000 a month for resources with the label team=vision, in months of Europe/Berlin. Its progress is a `BudgetStatus`.
+
+A rate cap, such as $12 an hour, limits what everything that it selects costs an hour. It is a budget whose period is an hour
+from now, and whose spend is what runs now going on for that hour. No time passes until such a cap is exceeded, so it has no
+pace, no forecast and no time to the cap.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ from costguard.values.resource import Attribution, is_within_region
 from costguard.values.text_format import format_amount
 
 DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL = "day", "week", "month", "quarter", "year", "rolling", "total"
-PERIODS = (DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL)
+HOUR = "hour"
+"""The period of a rate cap."""
+PERIODS = (DAY, WEEK, MONTH, QUARTER, YEAR, ROLLING, TOTAL, HOUR)
 TOTAL_AHEAD = timedelta(days=366)
 """How far ahead a total without an end is judged."""
 
@@ -77,6 +83,8 @@ DEFAULT_THRESHOLDS = (
     BudgetThreshold(measure=FORECAST, limit=Fraction(1)),
     BudgetThreshold(measure=TIME_TO_CAP, limit=Fraction(24)),
 )
+RATE_THRESHOLDS = (BudgetThreshold(measure=SPENT, limit=Fraction(1)),)
+"""Of a rate cap, which has no other measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,22 +118,30 @@ class Budget:
         require(bool(self.name.strip()), "budget.name", "is empty", 'write a name such as "vision"')
         require(self.cap.nano > 0, "budget.cap", "must be more than zero", "leave the budget out to set no limit")
         require_one_of(self.period, PERIODS, "budget.period")
+        measured = not self.is_rate or all(one.measure == SPENT for one in self.warn)
+        require(measured, "budget.warn", 'has for a cap an hour no measure but "spent"', 'write "spent>80%"')
         moving = self.period == ROLLING
         require_whole_number(self.days, "budget.days", least=int(moving), most=LONGEST_ROLLING_DAYS if moving else 0)
         ordered = self.start is None or self.end is None or self.start < self.end
         require(ordered, "budget.until", "is not after from", "write the first day that no longer counts")
 
     def format_cap(self) -> str:
-        """Return `500.00 USD`, or `500.00 EUR (543.48 USD at 0.92 EUR to the dollar on 2026-11-01 (ECB))`."""
-        text = f"{format_amount(self.cap)} {self.cap.currency}"
+        """Return `500.00 USD`, `12.00 USD/h`, or `500.00 EUR (543.48 USD at 0.92 EUR to the dollar on 2026-11-01 (ECB))`."""
+        unit = "/h" if self.is_rate else ""
+        text = f"{format_amount(self.cap)} {self.cap.currency}{unit}"
         if self.cap_stated is None or self.rate is None:
             return text
-        return f"{format_amount(self.cap_stated)} {self.cap_stated.currency} ({text} {self.rate.label})"
+        return f"{format_amount(self.cap_stated)} {self.cap_stated.currency}{unit} ({text} {self.rate.label})"
+
+    @property
+    def is_rate(self) -> bool:
+        """Return whether its cap is money an hour."""
+        return self.period == HOUR
 
     @property
     def has_end(self) -> bool:
-        """Return whether its period ends: a rolling window and a total without `end` do not."""
-        return self.period != ROLLING and (self.period != TOTAL or self.end is not None)
+        """Return whether its period ends: a rolling window, a rate cap and a total without `end` do not."""
+        return self.period not in (ROLLING, HOUR) and (self.period != TOTAL or self.end is not None)
 
 
 def list_current_budgets(budgets: Iterable[Budget], now: datetime) -> tuple[Budget, ...]:
@@ -136,8 +152,10 @@ def list_current_budgets(budgets: Iterable[Budget], now: datetime) -> tuple[Budg
 def find_budget_period(budget: Budget, now: datetime) -> Period:
     """Return the period of `budget` that contains `now`, within its bounds; for a rolling one, the window that ends at `now`.
 
-    A total without an end is judged until `TOTAL_AHEAD` from `now`.
+    A total without an end is judged until `TOTAL_AHEAD` from `now`, and a rate cap for the hour from `now`.
     """
+    if budget.is_rate:
+        return Period(start=now, end=now + timedelta(hours=1))
     if budget.period == ROLLING:
         period = make_rolling_window(now, budget.days)
     elif budget.period == TOTAL:

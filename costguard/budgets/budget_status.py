@@ -37,6 +37,9 @@ from costguard.values.resource import ENTERED
 from costguard.values.text_format import format_amount, format_near_time, get_currency_sign, is_wide
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
+WITHIN_RATE, OVER_RATE, UNKNOWN_RATE = "within_rate_cap", "rate_cap", "rate_unknown"
+RATE_REASONS = (WITHIN_RATE, OVER_RATE, UNKNOWN_RATE)
+"""Of a rate cap: all amounts of such an admission are money an hour."""
 ALREADY_HELD, RENEWED = "already_held", "renewed"
 NEVER_ACTS = (
     "its cap is in {0} and charges are in {1}, so it can never act; write the cap in the currency of the charges, or what a "
@@ -56,6 +59,9 @@ class BudgetStatus:
     `spend_forecast.BASES`. `fraction`: spent.high / cap. `pace`: `fraction` less the elapsed share of the period, None for a
     rolling window and a total without an end. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has
     reached it; None: not in this period, or never. A rolling window is assumed to lose nothing until then.
+
+    Of a rate cap `spent` and `burn` are what an hour of what bills now costs, of which a machine that nobody could look at is
+    not certain; `holds` are money an hour too; `fraction` is spent.expected / cap.
     """
 
     budget: Budget
@@ -104,10 +110,11 @@ class Admission:
     """Whether a new hold is admitted, and why.
 
     `reason`: within_budget; budget_cap (exposure plus new money exceeds the cap); currency (the budget is in another currency,
-    so they cannot be compared); no_budget (no budget matches, so there is no limit); already_held (requested and admitted
-    before); renewed (admitted before with other money, which the new money replaces). For no_budget and already_held, the
-    fields of the budget are empty. `exposure` excludes the new money, which is `asked`; `left` is cap - exposure, and may be
-    negative; `left_range`: as an interval, whose low end is `left`.
+    so they cannot be compared); within_rate_cap, rate_cap, rate_unknown (of a rate cap, with all amounts in money an hour;
+    the last: what the run costs an hour is not known); no_budget (no budget matches, so there is no limit); already_held
+    (requested and admitted before); renewed (admitted before with other money, which the new money replaces). For no_budget
+    and already_held, the fields of the budget are empty. `exposure` excludes the new money, which is `asked`; `left` is
+    cap - exposure, and may be negative; `left_range`: as an interval, whose low end is `left`.
 
     `was`: the money that the open hold of this id had before, where it is another amount; it is in no `exposure`. A refusal
     leaves that hold as it is. `until`: when the hold that counts now expires, where it was open before; else None.
@@ -142,6 +149,10 @@ class Admission:
         if self.reason == OTHER_CURRENCY:
             return f"budget {self.budget} is in {self.cap.currency}, and {amount} cannot be compared with it"
         sign, cap = get_currency_sign(self.cap.currency), format_amount(self.cap)
+        if self.reason == UNKNOWN_RATE:
+            return f"budget {self.budget} is {sign}{cap} an hour, and what the run costs an hour is not known: state its hours"
+        if self.reason in RATE_REASONS:
+            amount, cap = f"{amount} an hour", f"{cap} an hour"
         if self.left.nano < 0:
             spent = self.cap - self.left
             may = (
@@ -171,17 +182,17 @@ def compute_budget_status(
     period = find_budget_period(budget, now)
     matching = [s for s in spendings if matches_filter(budget.match, s.attribution)]
     counted = [s for s in matching if s.money.low.currency == budget.cap.currency]
-    spent = _sum_intervals((_count_money(s, budget) for s in counted), budget.cap.currency)
     lines = [b for b in burns if matches_filter(budget.match, b.attribution)]
     amounts = (*(b.hourly for b in lines), *(s.money for s in matching))
     currencies = {amount.low.currency for amount in amounts if amount.high.nano}
     lines = [b for b in lines if b.hourly.low.currency == budget.cap.currency]
-    burn = _sum_intervals((b.hourly for b in lines), budget.cap.currency)
+    burn = _sum_intervals((_count_burn(b, budget) for b in lines), budget.cap.currency)
+    spent = burn if budget.is_rate else _sum_intervals((_count_money(s, budget) for s in counted), budget.cap.currency)
     moving = budget.period == ROLLING
     left = timedelta(days=budget.days) if moving else period.end - now if budget.has_end else timedelta()
     spent_before = _sum_intervals((), budget.cap.currency) if moving else spent
     ahead = forecast_spend(spent_before, past, lines, now=now, left=left)
-    fraction = Fraction(spent.high.nano, budget.cap.nano)
+    fraction = Fraction((spent.expected if budget.is_rate else spent.high).nano, budget.cap.nano)
     return BudgetStatus(
         budget=budget,
         period=period,
@@ -193,22 +204,28 @@ def compute_budget_status(
         basis=ahead.basis,
         fraction=fraction,
         pace=fraction - Fraction((now - period.start) // MICROSECOND, period.length // MICROSECOND) if budget.has_end else None,
-        time_to_cap_hours=_compute_time_to_cap(
-            budget.cap - spent.high, burn.high, left // MICROSECOND if budget.has_end else None
-        ),
+        time_to_cap_hours=None
+        if budget.is_rate
+        else _compute_time_to_cap(budget.cap - spent.high, burn.high, left // MICROSECOND if budget.has_end else None),
         notes=(*_list_unseen(lines, budget, now), *_list_unknown_prices(counted)),
         uncounted=tuple(sorted(currencies - {budget.cap.currency})),
     )
 
 
-def admit_hold(standing: BudgetStatus, new: Money) -> Admission:
-    """Decide whether `new` money, more than zero, may be held: exposure + new <= cap."""
+def admit_hold(standing: BudgetStatus, new: Money, hourly: Money | None = None) -> Admission:
+    """Decide whether `new` money, more than zero, may be held: exposure + new <= cap.
+
+    `hourly`: what the run costs an hour, which a rate cap is compared with; None: not known.
+    """
     require(new.nano > 0, "hold", f"must be more than zero, not {new.format()}", "write what the run may cost")
-    cap = standing.budget.cap
+    cap, is_rate = standing.budget.cap, standing.budget.is_rate
+    within, over = (WITHIN_RATE, OVER_RATE) if is_rate else (WITHIN, OVER_CAP)
+    is_known, new = not is_rate or hourly is not None, (hourly if is_rate else None) or new
     comparable = new.currency == cap.currency
-    reason = (WITHIN if standing.exposure + new <= cap else OVER_CAP) if comparable else OTHER_CURRENCY
+    reason = (within if standing.exposure + new <= cap else over) if comparable else OTHER_CURRENCY
+    reason = reason if is_known else UNKNOWN_RATE
     return Admission(
-        admitted=reason == WITHIN,
+        admitted=reason == within,
         reason=reason,
         asked=new,
         budget=standing.budget.name,
@@ -219,10 +236,15 @@ def admit_hold(standing: BudgetStatus, new: Money) -> Admission:
     )
 
 
-def admit_to_all(standings: Iterable[BudgetStatus], new: Money) -> Admission:
-    """Decide whether every budget admits `new`, and return the deciding one: a refusal, else the one with the least left."""
+def admit_to_all(standings: Iterable[BudgetStatus], new: Money, hourly: Money | None = None) -> Admission:
+    """Decide whether every budget admits `new`, and return the deciding one: a refusal, else the one with the least left.
+
+    `hourly`: as in `admit_hold`. A run that adds nothing an hour is compared with no rate cap.
+    """
     unlimited = Admission(admitted=True, reason=NO_BUDGET, asked=new)
-    return min((admit_hold(standing, new) for standing in standings), key=_get_tightness, default=unlimited)
+    adds_rate = hourly is None or hourly.nano > 0
+    counting = (standing for standing in standings if adds_rate or not standing.budget.is_rate)
+    return min((admit_hold(standing, new, hourly) for standing in counting), key=_get_tightness, default=unlimited)
 
 
 def list_budget_warnings(standing: BudgetStatus) -> tuple[BudgetWarning, ...]:
@@ -248,6 +270,8 @@ def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
     """Return the text of the warning if `threshold` is passed, else ""."""
     limit, cap = threshold.limit, standing.budget.cap
     share, doubt = _describe_spent(standing), f": {'; '.join(standing.notes)}" if standing.notes else ""
+    if standing.budget.is_rate:
+        return f"what runs costs {share}{doubt}" if standing.fraction > limit else ""
     if threshold.measure == SPENT and standing.fraction > limit:
         return f"{share} is spent{doubt}"
     if threshold.measure == PACE and standing.pace is not None and standing.pace > limit:
@@ -275,9 +299,9 @@ def _describe_time_to_cap(standing: BudgetStatus, hours: Fraction) -> str:
     return f"the cap of {cap_text} is reached in {_format_tenths(hours)} h{doubtful} if what runs goes on"
 
 
-def _get_tightness(admission: Admission) -> tuple[bool, bool, int]:
+def _get_tightness(admission: Admission) -> tuple[bool, bool, bool, int]:
     left = admission.left.nano if admission.left else 0
-    return admission.admitted, admission.reason != OTHER_CURRENCY, left
+    return admission.admitted, admission.reason in RATE_REASONS, admission.reason != OTHER_CURRENCY, left
 
 
 def _compute_time_to_cap(left: Money, burn: Money, left_us: int | None) -> Fraction | None:
@@ -304,6 +328,12 @@ def _count_money(one: Spending, budget: Budget) -> MoneyInterval:
     if one.attribution.kind != ENTERED or not budget.hard:
         return one.money
     return replace(one.money, low=min(one.money.low, replace(one.money.low, nano=0)))
+
+
+def _count_burn(one: AttributedBurn, budget: Budget) -> MoneyInterval:
+    """Return what counts of `one`. To a rate cap nothing is certain of a resource that nobody could look at."""
+    unsure = budget.is_rate and one.unseen_since is not None
+    return replace(one.hourly, low=replace(one.hourly.low, nano=0)) if unsure else one.hourly
 
 
 def _list_unseen(lines: Iterable[AttributedBurn], budget: Budget, now: datetime) -> list[str]:

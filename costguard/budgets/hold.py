@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.budgets.budget import Budget, ResourceFilter
+from costguard.budgets.budget import Budget, ResourceFilter, matches_filter
+from costguard.metering.burn import AttributedBurn
 from costguard.metering.meter import COMPUTE
 from costguard.metering.spending import Spending
 from costguard.values.calendar import Period
@@ -38,7 +39,7 @@ class Hold:
     `provider`, `account`, `owner`, `gpu` (canonical): of the run, "" if not known yet; `labels`: the known ones. `ended_at` and
     `ended_by` (released: the run was given up; committed: its spending is in the ledger; expired: its time ran out) are set
     once, together. `spent`: the cost of a committed one, if it was stated; else None. `scope`: the token that gave
-    it its id; "": a command did.
+    it its id; "": a command did. `hourly`: what its machines cost an hour; zero: a listing has them already; None: not known.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Hold:
     ended_by: str = ""
     spent: Money | None = None
     scope: str = ""
+    hourly: Money | None = None
 
     @property
     def key(self) -> str:
@@ -166,3 +168,36 @@ def sum_open_holds(budget: Budget, holds: Iterable[Hold], now: datetime) -> Mone
     counted = (h.money for h in holds if is_open_hold(h, now) and counts_in_filter(h, budget.match))
     currency = budget.cap.currency
     return Money(nano=sum(money.nano for money in counted if money.currency == currency), currency=currency)
+
+
+def sum_open_rates(budget: Budget, holds: Iterable[Hold], burns: Iterable[AttributedBurn], now: datetime) -> Money:
+    """Return what the open `holds` that count in a rate cap add an hour to `burns`, in its currency.
+
+    What began to bill since a hold was taken, and may be its run, is taken for it, so that a run that a listing shows counts
+    once. A hold whose rate is not known adds nothing: it was taken before there was a rate cap.
+    """
+    currency, nano = budget.cap.currency, 0
+    fresh = [one for one in burns if one.hourly.low.currency == currency and matches_filter(budget.match, one.attribution)]
+    for hold in sorted(holds, key=lambda one: one.taken_at):
+        if hold.hourly is None or hold.hourly.currency != currency:
+            continue
+        if not (is_open_hold(hold, now) and counts_in_filter(hold, budget.match)):
+            continue
+        left, run = hold.hourly.nano, _make_run_filter(hold)
+        for one in tuple(fresh):
+            if left > 0 and one.since >= hold.taken_at and matches_filter(run, one.attribution):
+                left -= one.hourly.low.nano
+                fresh.remove(one)
+        nano += max(left, 0)
+    return Money(nano=nano, currency=currency)
+
+
+def _make_run_filter(hold: Hold) -> ResourceFilter:
+    """Return what the machines of a hold match: all that it states of them but its labels, which few launchers hand on."""
+    return ResourceFilter(
+        kinds=(INSTANCE,),
+        providers=(hold.provider,) if hold.provider else None,
+        accounts=(hold.account,) if hold.account else None,
+        owners=(hold.owner,) if hold.owner else None,
+        gpus=(hold.gpu,) if hold.gpu else None,
+    )

@@ -147,7 +147,7 @@ def _draw_budgets(budgets: tuple[WatchedBudget, ...]) -> Table:
         table.add_row(
             Text(shorten(to_one_line(budget.name), 20)),
             Text(f"{get_currency_sign(budget.cap.currency)}{format_amount(budget.spent.high)}"),
-            Text(f"{get_currency_sign(budget.cap.currency)}{format_amount(budget.cap)}"),
+            Text(f"{get_currency_sign(budget.cap.currency)}{format_amount(budget.cap)}{budget.unit}"),
             Text(f"{budget.share:.0%}", style=style),
             Text(left, style=style if budget.time_to_cap is not None else ""),
             Text(over),

@@ -7,6 +7,9 @@ the spend, which is certain; people are shown the high end.
 Whoever can label a machine can protect it, and can move it into another team's budget. So a machine that costguard must not
 touch draws no act onto others: machines are stopped for what they cost themselves, and for the rest of a cap people are asked.
 Example: $495.00 of $500.00 is spent, $300.00 of it by a protected machine: the others have spent $195.00, and none is stopped.
+
+A rate cap is the same rule over an hour that begins with nothing spent, and without a reaction: it is exceeded or it is not, so
+nothing is gained by acting before. Example: $14.00 an hour run under a cap of $12.00 an hour: one machine of $3.00 is stopped.
 """
 
 from __future__ import annotations
@@ -176,7 +179,7 @@ def forecast_cap(
     the low end counts, as in the spend. Machines are stopped for it when the same holds without what untouchable machines
     have cost in the period and will cost. The limits allow only so many stops in ten minutes, and so many that lose data in an
     hour, and waiting machines keep billing: the cap acts earlier by what they cost. A wait of days, by the daily limit, shows
-    in the overshoot but does not make the cap act earlier.
+    in the overshoot but does not make the cap act earlier. A rate cap acts when what certainly bills is more than it allows.
     """
     budget = standing.budget
     rails, counted = select_counted(ACCEPTED_CAPS if accepted else NEW_CAPS, sent, rails or Rails())
@@ -189,7 +192,8 @@ def forecast_cap(
     free = (c for c in matches if not c.untouchable and not _is_stuck(c, budget))
     ordered = sorted(free, key=lambda c: (c.live.observation.key not in going, _rank_candidate(c, now)))
     nothing, left = Money(nano=0, currency=budget.cap.currency), _get_time_left(standing, now)
-    burn, spent = standing.burn.low.nano, standing.spent.low.nano
+    at_once, burn, spent = budget.is_rate, standing.burn.low.nano, 0 if budget.is_rate else standing.spent.low.nano
+    delay, wait_most = (timedelta(), timedelta()) if at_once else (min(reaction, left), left)
     own_burn = max(0, burn - sum(_get_hourly_nano(c, now) for c in untouched))
     own_spent = max(0, spent - sum(_bound_past_nano(c, standing, now) for c in untouched))
     chosen: list[CapCandidate] = []
@@ -197,30 +201,30 @@ def forecast_cap(
     extra = saved = 0
     while True:
         ahead, own_ahead = (
-            _compute_cost_nano(rate, min(reaction, left))
-            + extra
-            + _compute_cost_nano(max(0, rate - saved), max(left - reaction, timedelta()))
+            _compute_cost_nano(rate, delay) + extra + _compute_cost_nano(max(0, rate - saved), left - delay)
             for rate in (burn, own_burn)
         )
         if own_spent + own_ahead <= goal.nano or len(chosen) == len(ordered):
             break
         victim = ordered[len(chosen)]
-        extra += _compute_wait_nano(victim, queue, now, left)
+        extra += _compute_wait_nano(victim, queue, now, wait_most)
         saved += _get_hourly_nano(victim, now)
         chosen.append(victim)
     enough = spent + ahead <= goal.nano
-    needed, own_needed = (_compute_cost_nano(rate, min(reaction, left)) + extra for rate in (burn, own_burn))
+    more = int(at_once)  # a rate may be all of its cap, and acts from a nano-unit more
+    needed, own_needed = (_compute_cost_nano(rate, delay) + extra - more for rate in (burn, own_burn))
     acts_at = goal - replace(nothing, nano=needed)
     acts = bool(budget.hard and burn and not standing.spent.low < acts_at)
-    drawn = acts and own_spent < goal.nano - own_needed
+    drawn = acts and (own_burn if at_once else own_spent) < goal.nano - own_needed
     if drawn:
         chosen, enough = [], False
     runs_on = (*untouched, *stuck, *(ordered[len(chosen) :] if untouched and not enough else ()))
-    high = standing.spent.high.nano + _compute_cost_nano(standing.burn.high.nano, min(reaction, left))
+    high = standing.spent.high.nano + _compute_cost_nano(standing.burn.high.nano, delay)
     by_day = SendSchedule(counted, fleet, rails, now=now, interval=poll)
-    slow = sum(_compute_wait_nano(victim, by_day, now, left) for victim in chosen)
+    slow = sum(_compute_wait_nano(victim, by_day, now, wait_most) for victim in chosen)
     high += slow
-    high += _compute_cost_nano(sum(_get_hourly_nano(c, now) for c in runs_on), max(left - reaction, timedelta()))
+    if not at_once:
+        high += _compute_cost_nano(sum(_get_hourly_nano(c, now) for c in runs_on), left - delay)
     overshoot = replace(nothing, nano=max(0, high - budget.cap.nano))
     return CapForecast(
         standing=standing,
@@ -314,7 +318,11 @@ def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
     """Build the policy of a hard budget: a page, and a stop 60 s later. Its name is "budget:NAME"."""
     return Policy(
         name=name_cap_policy(budget),
-        when=DecidedCondition(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
+        when=DecidedCondition(
+            f"what runs costs more than {budget.format_cap()}"
+            if budget.is_rate
+            else f"spent reaches {budget.cap.format()} {budget.cap.currency}"
+        ),
         then=(PolicyStep(do=NOTIFY, severity="page"), PolicyStep(do=STOP, after=CAP_GRACE_MIN)),
         arm=arm,
         allow_irreversible=budget.allow_irreversible,
@@ -333,10 +341,12 @@ def list_cap_verdicts(
     acting = sorted((f for f in foresights if f.acts), key=lambda f: (not f.accepted, *_rank_tightness(f)))
     verdicts: dict[ResourceKey, tuple[CapCandidate, Verdict]] = {}
     for foresight in acting:
-        policy, spent = build_cap_policy(foresight.standing.budget), foresight.standing.spent.low
-        cap = foresight.standing.budget.cap
+        budget, spent, acts_at = foresight.standing.budget, foresight.standing.spent.low, foresight.acts_at
+        policy, cap = build_cap_policy(budget), budget.cap
         why = (
-            (f"{spent.format()} of {cap.format()} {cap.currency} is spent, and the cap acts from {foresight.acts_at.format()}"),
+            f"{spent.format()} {cap.currency} an hour runs, more than {budget.format_cap()}"
+            if budget.is_rate
+            else f"{spent.format()} of {cap.format()} {cap.currency} is spent, and the cap acts from {acts_at.format()}",
             f"until its stop is confirmed {foresight.reaction.total_seconds():.0f} s pass",
         )
         for victim in (*foresight.victims, *foresight.asked):

@@ -382,8 +382,11 @@ def compute_waiting_cost(live: LiveResource, now: datetime) -> Money | None:
 
 
 def find_tightest_budget(standings: Iterable[BudgetStatus], attribution: Attribution) -> BudgetStatus | None:
-    """Return the budget matching `attribution` with the largest share spent; None if none matches."""
-    counting = (s for s in standings if matches_filter(s.budget.match, attribution))
+    """Return the budget matching `attribution` with the largest share spent; None if none matches.
+
+    Rate caps are none of them: the facts that depend on it are of money in a period.
+    """
+    counting = (s for s in standings if not s.budget.is_rate and matches_filter(s.budget.match, attribution))
     return max(counting, key=lambda s: (s.fraction, s.budget.name), default=None)
 
 

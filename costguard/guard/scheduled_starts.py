@@ -267,10 +267,8 @@ def explain_start_budget(
         cap, sign = one.budget.cap, get_currency_sign(one.budget.cap.currency)
         if cap.currency != rate.currency:
             return f"budget {one.budget.name} is in {cap.currency}, and its price is in {rate.currency}"
-        if one.exposure >= cap:
+        if one.exposure >= cap and not one.budget.is_rate:
             return f"budget {one.budget.name} is spent: {sign}{one.exposure.format()} of {sign}{cap.format()}"
-        last = end if not one.budget.has_end else min(end, max(one.period.end, start))
-        us = max(last - start, timedelta()) // MICROSECOND
         other_starts = [
             other for other in promised if other.attribution is None or matches_filter(one.budget.match, other.attribution)
         ]
@@ -278,7 +276,15 @@ def explain_start_budget(
         if unknown:
             return f"the cost of {unknown}, which was just started, is not known in the currency of budget {one.budget.name}"
         others = sum(other.rate.nano_per_hour for other in other_starts if other.rate is not None)
-        more = divide_half_even((one.burn.high.nano + rate.nano_per_hour + others) * us, HOUR_US)
+        more = rate.nano_per_hour + others
+        if one.budget.is_rate:
+            total = one.exposure + Money(nano=more, currency=cap.currency)
+            if total > cap:
+                return f"budget {one.budget.name} would be exceeded: {sign}{total.format()} of {sign}{cap.format()} an hour"
+            continue
+        last = end if not one.budget.has_end else min(end, max(one.period.end, start))
+        us = max(last - start, timedelta()) // MICROSECOND
+        more = divide_half_even((one.burn.high.nano + more) * us, HOUR_US)
         total = one.exposure + Money(nano=more, currency=cap.currency)
         if total > cap:
             return (

@@ -54,7 +54,7 @@ def count_slow_starts(standing: BudgetStatus, machines: Iterable[LiveResource], 
         since = max(find_arriving_since(live), standing.period.start)
         cost = rate.multiply_seconds(max(round((live.seen_at - since).total_seconds()), 0))
         spent, burn = _raise_low(spent, cost.nano), _raise_low(burn, rate.nano_per_hour)
-    return replace(standing, spent=spent, burn=burn)
+    return replace(standing, spent=burn if standing.budget.is_rate else spent, burn=burn)
 
 
 def explain_slow_start(live: LiveResource) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 Example: a budget of $100 with $60 spent, and two runs of $30 that ask at the same time. One waits for the other: the first
 finds an exposure of $60 and gets its hold; the second finds $90 and is refused, and nothing is written for it.
 
+A rate cap is compared with what bills now and what the other open holds add to that (`sum_open_rates`).
+
 A hold that is asked for again at another price is renewed: with the first of those runs now quoted at $35, its $30 are taken
 out before the $35 are compared with the budget, and its row is replaced in the same transaction, so that never both count.
 
@@ -24,6 +26,7 @@ from sqlmodel import col, select
 from costguard.budgets.budget import Budget, find_budget_period, list_current_budgets
 from costguard.budgets.budget_status import (
     ALREADY_HELD,
+    RATE_REASONS,
     RENEWED,
     Admission,
     BudgetStatus,
@@ -42,6 +45,7 @@ from costguard.budgets.hold import (
     is_unlisted_run,
     list_unlisted_spending,
     sum_open_holds,
+    sum_open_rates,
 )
 from costguard.errors import InputError
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, decode_optional_instant, encode_labels, pick_fields
@@ -52,6 +56,7 @@ from costguard.ledger.db.store import LedgerStore
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.ledger.tables.holds import HoldBudgetRow, HoldRow
 from costguard.metering.accrual import POLL_GAP
+from costguard.metering.burn import AttributedBurn, list_burns
 from costguard.values.calendar import LONGEST_ROLLING_DAYS, Period
 from costguard.values.checks import require
 from costguard.values.instant import from_micros, to_micros
@@ -125,7 +130,7 @@ class HoldStore(LedgerStore):
                 except InputError as error:
                     results.append(error)
                     continue
-                admission = _admit_or_renew(hold, stored, map(standings.get_standing, matching))
+                admission = _admit_or_renew(hold, stored, [standings.get_standing(one, hold) for one in matching])
                 if admission.admitted and admission.reason != ALREADY_HELD:
                     until = admission.until or hold.expires_at
                     hold = replace(hold, expires_at=min(until, hold.taken_at + HOLD_DURATION_MAX))
@@ -217,9 +222,12 @@ class _BudgetStandings:
         self._books, self._others, self._now = books, others, now
         self._spendings: dict[Period, list[Spending]] = {}
         self._standings: dict[str, BudgetStatus] = {}
+        self._burns: tuple[AttributedBurn, ...] | None = None
 
-    def get_standing(self, budget: Budget) -> BudgetStatus:
-        """Return the status of `budget` with all holds so far."""
+    def get_standing(self, budget: Budget, hold: Hold) -> BudgetStatus:
+        """Return the status of `budget` with all holds so far; of a rate cap with all others than `hold`."""
+        if budget.is_rate:
+            return self._compute_rate(budget, [one for one in self._others if one.key != hold.key])
         if budget.name not in self._standings:
             self._standings[budget.name] = self._compute(budget, self._others, self._now)
         return self._standings[budget.name]
@@ -230,6 +238,12 @@ class _BudgetStandings:
             if counts_in_filter(hold, one.budget.match) and hold.money.currency == one.budget.cap.currency:
                 self._standings[name] = replace(one, holds=_exclude_hold(one, replaced).holds + hold.money)
         self._others = [*(other for other in self._others if other.key != hold.key), hold]
+
+    def _compute_rate(self, budget: Budget, others: Sequence[Hold]) -> BudgetStatus:
+        now = self._now
+        if self._burns is None:
+            self._burns = list_burns(self._books.load_live(now), now)
+        return compute_budget_status(budget, (), self._burns, holds=sum_open_rates(budget, others, self._burns, now), now=now)
 
     def _compute(self, budget: Budget, others: Sequence[Hold], now: datetime) -> BudgetStatus:
         period = find_budget_period(budget, now)
@@ -266,7 +280,7 @@ def _format_stated(value: str | tuple[tuple[str, str], ...]) -> str:
 
 def _exclude_hold(standing: BudgetStatus, stored: Hold | None) -> BudgetStatus:
     """Return the status of a budget without the open hold `stored`, if that counts in it."""
-    if stored is None or stored.money.currency != standing.budget.cap.currency:
+    if stored is None or standing.budget.is_rate or stored.money.currency != standing.budget.cap.currency:
         return standing
     return replace(standing, holds=standing.holds - stored.money)
 
@@ -274,16 +288,19 @@ def _exclude_hold(standing: BudgetStatus, stored: Hold | None) -> BudgetStatus:
 def _admit_or_renew(hold: Hold, stored: Hold | None, standings: Iterable[BudgetStatus]) -> Admission:
     """Return the admission of `hold`, or of its renewal instead of the open hold `stored` of the same run.
 
-    Less money than is held already needs no room in any budget. A renewal never ends earlier than before.
+    Less money (or an hour) than is held already needs no room in any budget. A renewal never ends earlier than before.
     """
     if stored is None:
-        return admit_to_all(standings, hold.money)
-    if stored.money == hold.money:
+        return admit_to_all(standings, hold.money, hold.hourly)
+    if stored.money == hold.money and stored.hourly in (None, hold.hourly):
         return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money, until=stored.expires_at)
-    admission = admit_to_all((_exclude_hold(one, stored) for one in standings), hold.money)
-    if not admission.admitted and hold.money.nano > stored.money.nano:
+    admission = admit_to_all((_exclude_hold(one, stored) for one in standings), hold.money, hold.hourly)
+    is_rate, asks_more = admission.reason in RATE_REASONS, hold.money.nano > stored.money.nano
+    if is_rate:
+        asks_more = hold.hourly is None or (stored.hourly is not None and hold.hourly.nano > stored.hourly.nano)
+    if not admission.admitted and asks_more:
         return replace(admission, was=stored.money, until=stored.expires_at)
-    decided = admission if admission.admitted else Admission(admitted=True, reason=RENEWED, asked=hold.money)
+    decided = admission if admission.admitted and not is_rate else Admission(admitted=True, reason=RENEWED, asked=hold.money)
     return replace(decided, reason=RENEWED, was=stored.money, until=max(hold.expires_at, stored.expires_at))
 
 
@@ -357,6 +374,7 @@ def _encode_hold(hold: Hold) -> HoldRow:
         labels=encode_labels(hold.labels),
         taken_us=to_micros(hold.taken_at),
         expires_us=to_micros(hold.expires_at),
+        hourly_nano=None if hold.hourly is None else hold.hourly.nano,
     )
 
 
@@ -374,4 +392,5 @@ def _decode_hold(row: HoldRow) -> Hold:
         ended_at=decode_optional_instant(row.ended_us),
         ended_by=row.ended_by or "",
         spent=None if row.spent_nano is None else Money(nano=row.spent_nano, currency=row.currency),
+        hourly=None if row.hourly_nano is None else Money(nano=row.hourly_nano, currency=row.currency),
     )

@@ -218,7 +218,15 @@ def _build_intervals(name: str, says: str, sums: Iterable[tuple[Group, MoneyInte
 
 
 def _build_budgets(status: FleetStatus) -> Iterator[MetricFamily]:
-    by_name = {clean_label(one.budget.name): one for one in status.budgets[:GROUPS_MAX]}
+    rates = {clean_label(one.budget.name): one for one in status.budgets[:GROUPS_MAX] if one.budget.is_rate}
+    for currency in ("USD", *sorted({one.budget.cap.currency for one in rates.values()} - {"USD"})):
+        running = [(name, one) for name, one in rates.items() if one.budget.cap.currency == currency]
+        prefix, unit = "costguard_budget_hourly", currency.lower()
+        caps, says = [((name,), one.budget.cap.to_decimal()) for name, one in running], f"in {currency} an hour"
+        yield _build_gauge(f"{prefix}_limit_{unit}", f"Cap of what may run at once, {says}.", caps, ("budget",))
+        burns = [((name,), one.spent) for name, one in running]
+        yield _build_intervals(f"{prefix}_{unit}", f"What runs of a budget with such a cap, {says}.", burns, ("budget",))
+    by_name = {clean_label(one.budget.name): one for one in status.budgets[:GROUPS_MAX] if not one.budget.is_rate}
     currencies = {one.budget.cap.currency for one in by_name.values()}
     for currency in ("USD", *sorted(currencies - {"USD"})):
         budgets = [(name, one) for name, one in by_name.items() if one.budget.cap.currency == currency]

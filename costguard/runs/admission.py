@@ -59,7 +59,7 @@ class AdmitRequest:
 class RunPrice:
     """What a run may cost. `usd.high` is held. `option`: the offer that it is quoted on; None: the money was stated.
 
-    `provider`, `gpu`: of the run, "" where the request leaves them open.
+    `provider`, `gpu`: of the run, "" where the request leaves them open. `hourly`: of all its machines; None: not known.
     """
 
     usd: MoneyInterval
@@ -68,6 +68,7 @@ class RunPrice:
     option: QuoteOption | None = None
     provider: str = ""
     gpu: str = ""
+    hourly: Money | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -125,6 +126,7 @@ def build_admitted_hold(request: AdmitRequest, price: RunPrice, *, hold_id: str,
         owner=request.owner,
         gpu=price.gpu,
         labels=tuple(sorted(labels.items())),
+        hourly=price.hourly,
     )
 
 

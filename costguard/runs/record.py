@@ -301,7 +301,7 @@ def compute_share_left(record: JobRecord, steps: int | None) -> Fraction:
 def build_job_hold(
     attempt: JobAttempt, job: str, money: Money, terms: JobTerms, *, who: str, labels: Mapping[str, str], now: datetime
 ) -> Hold:
-    """Return a hold of `money` for an attempt of `job`."""
+    """Return a hold of `money` for an attempt of `job`. It adds nothing an hour: the machine that it runs on bills already."""
     lasts = compute_hold_length(terms.left_hours.high if terms.left_hours else None)
     machine = terms.machine
     return Hold(
@@ -316,6 +316,7 @@ def build_job_hold(
         owner=machine.owner,
         gpu=machine.gpu,
         labels=tuple(sorted({**labels, JOB_LABEL: job}.items())),
+        hourly=Money(nano=0, currency=money.currency),
     )
 
 

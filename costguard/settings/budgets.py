@@ -13,11 +13,14 @@ from pydantic import model_validator
 
 from costguard.budgets.budget import (
     DEFAULT_THRESHOLDS,
+    HOUR,
     MATCH_ALL,
     MEASURES,
     MONTH,
     PERIODS,
+    RATE_THRESHOLDS,
     ROLLING,
+    SPENT,
     TIME_TO_CAP,
     Budget,
     BudgetThreshold,
@@ -113,25 +116,42 @@ def parse_filter(texts: Sequence[str], option: str) -> ResourceFilter:
     return make_filter(read_model(MatchTable, table, option, ())) if table else MATCH_ALL
 
 
-CAP_HINT = 'write an amount and its currency, such as "3000 USD"'
-PERIOD_HINT = 'write "day", "week", "month", "quarter", "year", "rolling 7d" or "total"'
+CAP_HINT = 'write an amount and its currency, such as "3000 USD", or "12 USD/h" for what runs at once'
+PERIOD_HINT = 'write "day", "week", "month", "quarter", "year", "rolling 7d" or "total"; of an hour: cap = "12 USD/h"'
 DATE_HINT = 'write a day, such as "2026-11-01"'
 WARN_HINT = 'write "pace+15%", "forecast>100%", "spent>80%" or "time_to_cap<24h"'
 
-MONEY_PATTERN = re.compile(r"([-+]?[\d._]+)\s+([A-Z]{3})")
+CAP_PATTERN = re.compile(r"([-+]?[\d._]+)\s+([A-Z]{3})(\s*/\s*h)?")
+LIKELY_CAP_PATTERN = re.compile(
+    r"([$€£]?)\s*(\d[\d._]*)\s*([$€£]|[a-z]{3}\b)?\s*(?:(?:/|per\b|an?\b)\s*([a-z]+))?", re.IGNORECASE
+)
+CURRENCY_SIGNS = {"$": USD, "€": "EUR", "£": "GBP"}
 WINDOW_PATTERN = re.compile(rf"{ROLLING}\s+(\d{{1,6}})\s*d(?:ays?)?")
 THRESHOLD_PATTERN = re.compile(r"([a-z_]+)\s*([+><])\s*(\d{1,6}(?:\.\d{1,6})?)\s*(%|h)")
 THRESHOLD_SIGNS = {"pace": "+%", "forecast": ">%", "spent": ">%", TIME_TO_CAP: "<h"}
 
 
-def _read_cap(value: object, field: str) -> Money:
-    match = MONEY_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+def _read_cap(value: object, field: str) -> tuple[Money, bool]:
+    """Return the cap, and whether it is money an hour."""
+    match = CAP_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         lacks = "must say its currency, and" if re.fullmatch(r"[\d._]+", str(value)) else "must be an amount of money,"
-        raise InputError(f"{lacks} not {describe_value(value)}", field=field, hint=CAP_HINT)
+        raise InputError(f"{lacks} not {describe_value(value)}", field=field, hint=_suggest_cap(str(value).strip()) or CAP_HINT)
     cap = Money.parse(match[1], match[2], field=field)
     require(cap.nano > 0, field, f"must be more than zero, not {describe_value(value)}", "remove the budget to set no limit")
-    return cap
+    return cap, match[3] is not None
+
+
+def _suggest_cap(text: str) -> str:
+    """Return what to write instead of `$200`, `200 usd`, `200/h` or `9 USD a day`; "" if it is nothing of the kind."""
+    match = LIKELY_CAP_PATTERN.fullmatch(text)
+    if match is None or not (match[1] or match[3] or match[4]):
+        return ""
+    unit, sign = (match[4] or "").lower(), match[1] or match[3] or USD
+    amount = f"{match[2]} {CURRENCY_SIGNS.get(sign, sign.upper())}"
+    if unit in PERIODS and unit != HOUR:
+        return f'write cap = "{amount}" and period = "{unit}"'
+    return f'write "{amount}{"/h" if unit else ""}"' if not unit or unit[0] == "h" else ""
 
 
 def _read_period(value: object, field: str) -> tuple[str, int]:
@@ -140,7 +160,7 @@ def _read_period(value: object, field: str) -> tuple[str, int]:
     window = WINDOW_PATTERN.fullmatch(text)
     if window:
         return ROLLING, require_whole_number(int(window[1]), field, most=LONGEST_ROLLING_DAYS)
-    calendar = tuple(period for period in PERIODS if period != ROLLING)
+    calendar = tuple(period for period in PERIODS if period not in (ROLLING, HOUR))
     if text not in calendar:
         near = find_nearest_names(text, calendar)
         raise UnknownNameError("period", text, field=field, nearest=near, hint=PERIOD_HINT)
@@ -175,7 +195,9 @@ class BudgetTable(SettingsModel):
     """A `[[budget]]` table."""
 
     name: Name = describe_key(..., "Unique.", "everything")
-    cap: Annotated[Money, ReadAs(_read_cap)] = describe_key(..., "An amount and its currency.", "3000 USD")
+    cap: Annotated[tuple[Money, bool], ReadAs(_read_cap)] = describe_key(
+        ..., 'An amount and its currency; "12 USD/h": what everything that it counts may cost an hour.', "3000 USD"
+    )
     period: Annotated[tuple[str, int], ReadAs(_read_period)] = describe_key(
         (MONTH, 0),
         '"day", "week" (from Monday), "month", "quarter", "year", "rolling 7d": the last 7 x 24 hours, or "total".',
@@ -199,7 +221,9 @@ class BudgetTable(SettingsModel):
     hard: Flag = describe_flag("true: machines may be stopped to keep it, where a policy is armed.")
     allow_irreversible: Flag = describe_flag("true: also machines whose stop loses data; else a person is asked about those.")
     warn: Annotated[tuple[BudgetThreshold, ...], ReadAs(_read_warnings)] = describe_key(
-        DEFAULT_THRESHOLDS, 'When to warn; "spent>80%" is possible too.', ["pace+15%", "forecast>100%", "time_to_cap<24h"]
+        DEFAULT_THRESHOLDS,
+        'When to warn; "spent>80%" is possible too, and all that a cap an hour has (default: "spent>100%").',
+        ["pace+15%", "forecast>100%", "time_to_cap<24h"],
     )
 
     @model_validator(mode="after")
@@ -208,6 +232,11 @@ class BudgetTable(SettingsModel):
         refuse(require, effective, ".allow_irreversible", "has no effect without hard", "add hard = true")
         ordered = self.start is None or self.until is None or self.start < self.until
         refuse(require, ordered, ".until", "is not after from", "write the first day that no longer counts")
+        is_rate = self.cap[1]
+        periodic = is_rate and "period" in self.model_fields_set
+        refuse(require, not periodic, ".period", "has no meaning with a cap an hour", 'remove it, or "/h" from the cap')
+        measured = not is_rate or "warn" not in self.model_fields_set or {one.measure for one in self.warn} <= {SPENT}
+        refuse(require, measured, ".warn", "needs a period, and a cap an hour has none", 'write "spent>80%"')
         return self
 
 
@@ -220,23 +249,23 @@ def read_budgets(value: object, where: str, zone: tzinfo, display: DisplaySettin
 
 
 def _make_budget(table: BudgetTable, zone: tzinfo, display: DisplaySettings) -> Budget:
-    (period, days), zone = table.period, table.timezone or zone
-    in_dollars = table.cap.currency == USD
-    currency = display.currency if in_dollars else table.cap.currency
+    (period, days), zone, (cap, is_rate) = table.period, table.timezone or zone, table.cap
+    in_dollars = cap.currency == USD
+    currency = display.currency if in_dollars else cap.currency
     rate = max((one for one in display.rates if one.currency == currency), key=lambda one: one.on, default=None)
-    cap_stated = table.cap if rate is not None and not in_dollars else None
+    cap_stated = cap if rate is not None and not in_dollars else None
     return Budget(
         name=table.name,
-        cap=rate.convert_to_dollars(cap_stated) if rate is not None and cap_stated is not None else table.cap,
+        cap=rate.convert_to_dollars(cap_stated) if rate is not None and cap_stated is not None else cap,
         cap_stated=cap_stated,
         rate=rate,
-        period=period,
+        period=HOUR if is_rate else period,
         days=days,
         zone=zone,
         match=make_filter(table.match),
         hard=table.hard,
         allow_irreversible=table.allow_irreversible,
-        warn=table.warn,
+        warn=RATE_THRESHOLDS if is_rate and "warn" not in table.model_fields_set else table.warn,
         start=make_day(table.start, zone).start if table.start else None,
         end=make_day(table.until, zone).start if table.until else None,
     )

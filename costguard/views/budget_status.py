@@ -39,6 +39,8 @@ BUDGET_FITS: Mapping[str, ColumnFit] = {
 def build_budget_data(standing: BudgetStatus, overshoot: Money | None = None) -> dict[str, object]:
     """Return the JSON data of one budget's status.
 
+    Of a rate cap (`period.kind` "hour") all amounts are money an hour: `spent` is what runs now.
+
     `time_to_cap_hours`: 0 if the cap is reached, None if it is not reached in this period. `left` is below 0 if spending and
     holds exceed the cap. `overshoot`: the most by which a hard cap could be exceeded if the guard acted now; None: not hard, or
     not known.
@@ -69,7 +71,9 @@ def format_forecast(ahead: SpendForecast) -> str:
 
 
 def _format_forecast_cell(standing: BudgetStatus) -> str:
-    """Return the forecast in whole units: its cents are never known."""
+    """Return the forecast in whole units: its cents are never known. A rate cap has none."""
+    if standing.budget.is_rate:
+        return "-"
     low, expected, high = format_amount_ends(standing.forecast, 0)
     return f"{expected} ({low} to {high})" if low != high else expected
 
@@ -83,7 +87,7 @@ def format_budget_share(standing: BudgetStatus) -> str:
 
 
 def describe_budget_spend(standing: BudgetStatus) -> str:
-    """Return `$1,234.56 of $3,000.00 a month`."""
+    """Return `$1,234.56 of $3,000.00, month (UTC)`, or `$8.00 of $12.00, an hour now`."""
     shown, rate = convert_standing(standing), standing.budget.rate
     sign, label = get_currency_sign(shown.budget.cap.currency), f", {rate.label}" if rate else ""
     return f"{sign}{format_interval(shown.spent)} of {sign}{format_amount(shown.budget.cap)}, {_format_period(shown)}{label}"
@@ -106,7 +110,8 @@ def convert_standing(standing: BudgetStatus) -> BudgetStatus:
 
 
 def _choose_tone(standing: BudgetStatus) -> str:
-    if standing.spent.expected >= standing.budget.cap:
+    over = standing.spent.expected - standing.budget.cap
+    if over.nano > 0 or (not over.nano and not standing.budget.is_rate):  # a rate may be all of its cap
         return OVER
     return DOUBTFUL if list_budget_warnings(standing) else PLAIN
 
@@ -118,7 +123,7 @@ def _list_budget_columns(overshoots: Mapping[str, Money], at: datetime | None = 
         Column("hard", "", lambda one: one.budget.hard),
         Column("period", "period", _build_period_data, _format_period),
         Column("currency", "", lambda one: one.budget.cap.currency),
-        Column("cap", "cap>", lambda one: format_exact(one.budget.cap), _format_cap),
+        Column("cap", "cap>", lambda one: format_exact(one.budget.cap), lambda one: one.budget.format_cap()),
         Column("cap_stated", "", _build_stated_cap),
         Column("spent", "spent>", lambda one: format_interval_exact(one.spent), lambda one: format_interval(one.spent)),
         Column("forecast", "forecast>", lambda one: format_interval_exact(one.forecast), _format_forecast_cell),
@@ -159,11 +164,9 @@ def _build_period_data(standing: BudgetStatus) -> dict[str, str]:
 
 def _format_period(standing: BudgetStatus) -> str:
     budget = standing.budget
+    if budget.is_rate:
+        return "an hour now"
     return f"{f'{budget.days} days' if budget.days else budget.period} ({budget.zone})"
-
-
-def _format_cap(standing: BudgetStatus) -> str:
-    return f"{format_amount(standing.budget.cap)} {standing.budget.cap.currency}"
 
 
 def _format_end(standing: BudgetStatus, at: datetime | None) -> str:

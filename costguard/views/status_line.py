@@ -38,7 +38,7 @@ def build_status_line(status: FleetStatus) -> str:
 
 
 def is_over(standing: BudgetStatus) -> bool:
-    """Return whether more than the cap is expected to be spent."""
+    """Return whether more than the cap is expected to be spent, or to run where it is a rate."""
     return standing.spent.expected > standing.budget.cap
 
 
@@ -49,7 +49,7 @@ def build_over_budget_error(budgets: Sequence[BudgetStatus]) -> NoAnswerError | 
         return None
     sums = "; ".join(
         f"{one.budget.name}: {get_currency_sign(one.budget.cap.currency)}{format_interval(one.spent)} "
-        f"of {_format_money(one.budget.cap)}"
+        f"of {_format_money(one.budget.cap)}{_name_unit(one)}"
         for one in over
     )
     return NoAnswerError(f"over budget: {sums}", hint="costguard plan shows what is stopped, and when")
@@ -57,7 +57,12 @@ def build_over_budget_error(budgets: Sequence[BudgetStatus]) -> NoAnswerError | 
 
 def _describe_share(standing: BudgetStatus) -> str:
     spent, cap = standing.spent.expected, standing.budget.cap
-    return f"{standing.budget.name} {_format_money(spent)} of {_format_money(cap)} ({100 * spent.nano // cap.nano} %)"
+    unit, share = _name_unit(standing), 100 * spent.nano // cap.nano
+    return f"{standing.budget.name} {_format_money(spent)} of {_format_money(cap)}{unit} ({share} %)"
+
+
+def _name_unit(standing: BudgetStatus) -> str:
+    return "/h" if standing.budget.is_rate else ""
 
 
 def _format_money(money: Money) -> str:

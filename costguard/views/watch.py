@@ -55,7 +55,7 @@ class WatchedMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedBudget:
-    """A budget.
+    """A budget. `unit`: "/h" of a rate cap, whose amounts are money an hour.
 
     `time_to_cap`: None if the cap is not reached in this period. `overshoot`: the most by which acts may come too late to keep
     it.
@@ -66,6 +66,7 @@ class WatchedBudget:
     spent: MoneyInterval
     time_to_cap: timedelta | None = None
     overshoot: Money | None = None
+    unit: str = ""
 
     @property
     def share(self) -> float:

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,24 @@ def test_every_command_of_the_pages_works_as_it_is_written(costguard: Command, p
     for line in lines:
         ran = costguard(*shlex.split(line)[1:])
         assert ran.code == 0, f"{line}: {ran.err}"
+
+
+def test_a_cap_an_hour_refuses_a_run_by_its_price_an_hour(costguard: Command, ledger: Path) -> None:
+    settings = ledger.parent / "costguard.toml"
+    settings.write_text(f'{settings.read_text()}[[budget]]\nname = "at once"\ncap = "12 USD/h"\n')
+    refused = costguard("admit", "--usd", "150", "--hours", "10", *NLP, "--json")
+    assert (refused.code, refused.data["reason"], refused.data["budget"]) == (3, "rate_cap", "at once")
+    assert "budget at once: $12.00 of $12.00 an hour left, not enough for 15.00 USD an hour" in refused.err
+    unknown = costguard("admit", "--usd", "1", *NLP, "--json")
+    assert (unknown.code, unknown.data["reason"]) == (3, "rate_unknown")
+    assert "state its hours" in unknown.err
+    assert holds(ledger) == []
+    quoted = costguard("admit", "--gpu", "H100", "--count", "2", "--hours", "2", *NLP, "--json")
+    assert (quoted.code, quoted.data["reason"]) == (0, "within_budget")
+    ((nano, hourly),) = holds(ledger, "nano, hourly_nano")
+    assert hourly == nano // 2
+    left = Decimal(12 * 10**9 - hourly).scaleb(-9)
+    assert costguard("admit", "--usd", str(left + Decimal("0.01")), "--hours", "1", *NLP, "--json").code == 3
+    assert costguard("admit", "--usd", str(left), "--hours", "1", *NLP, "--json").code == 0
+    shown = next(one for one in costguard("status", "--json").data["budgets"] if one["name"] == "at once")
+    assert (shown["period"]["kind"], shown["spent"]["high"], shown["left"]) == ("hour", "0.00", "0.00")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from costguard.budgets.budget import Budget, ResourceFilter
+from costguard.budgets.budget import RATE_THRESHOLDS, Budget, ResourceFilter
+from costguard.budgets.budget_status import Admission
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
@@ -284,3 +285,42 @@ def _next(answers: Any, processes: list[Any]) -> tuple[int, str, bool, str]:  # 
         return answer
     last: tuple[int, str, bool, str] = answers.get(timeout=60)
     return last
+
+
+def test_a_run_that_would_pass_a_cap_an_hour_is_refused(holds: HoldStore, url: str) -> None:
+    """The agent's pod bills $6 an hour since 11:00, and $12 an hour are allowed."""
+    spend(url)
+    at = NOON - HOUR / 2
+    cap = Budget(name="an hour", cap=usd("12"), period="hour", match=AGENT.match, warn=RATE_THRESHOLDS)
+    budgets = (EVERYBODY, cap)
+
+    def ask(name: str, hourly: str | None, amount: str = "20", now: datetime = at) -> Admission:
+        return holds.take(hold(name, amount, hourly=None if hourly is None else usd(hourly), taken_at=now), budgets, now)
+
+    assert ask("h1", "4").reason == "within_budget", "a budget of money says what is left"
+    refused = ask("h2", "4")
+    assert (refused.admitted, refused.reason, refused.budget) == (False, "rate_cap", "an hour")
+    assert refused.says == "budget an hour: $2.00 of $12.00 an hour left, not enough for 4.00 USD an hour"
+    unknown = ask("h2", None)
+    assert (unknown.admitted, unknown.reason) == (False, "rate_unknown")
+    assert unknown.says == "budget an hour is $12.00 an hour, and what the run costs an hour is not known: state its hours"
+    assert ask("h3", "0").admitted, "a job on a machine that bills already"
+    assert ask("h1", "4").reason == "already_held"
+    assert ask("h1", "7", "30").says.startswith(
+        "budget an hour: $6.00 of $12.00 an hour left, not enough for 7.00 USD an hour; "
+    )
+    assert ask("h1", "6", "30").reason == "renewed"
+    holds.release("h1", at)
+    assert ask("h4", "6").admitted
+    later = ask("h5", "0.01", now=at + HOUR / 4)
+    assert not later.admitted, "what nobody looked at for a quarter of an hour still counts at most"
+    with LedgerReader(url) as reader, reader.snapshot() as query:
+        assert {one.id: one.hourly for one in load_open_holds(query, at)} == {"h3": usd("0"), "h4": usd("6")}
+
+
+def test_an_hour_of_what_no_budget_caps_is_free(holds: HoldStore) -> None:
+    cap = Budget(name="an hour", cap=usd("12"), period="hour", match=AGENT.match, warn=RATE_THRESHOLDS)
+    assert holds.take(hold("h1", hourly=usd("12")), (cap,), NOON).says == (
+        "budget an hour: $12.00 of $12.00 an hour left, enough for 12.00 USD an hour"
+    )
+    assert holds.take(hold("h2", owner="bob", hourly=usd("99")), (cap,), NOON).reason == "no_budget"

@@ -13,17 +13,22 @@ from pathlib import Path
 import pytest
 import yaml
 
+from costguard.budgets.budget import RATE_THRESHOLDS, Budget
+from costguard.budgets.budget_status import compute_budget_status
 from costguard.errors import LedgerError
 from costguard.guard.policy import Rails
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.metering.burn import list_burns
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.reporting.metrics import LedgerCounts, MetricFamily, MetricsInput, build_metrics
 from costguard.reporting.status import build_fleet_status
 from costguard.services.report.metrics import AGE_MAX_S, build_metrics_board
 from costguard.services.report.run_board import RunBoard
 from costguard.values.calendar import find_month
+from costguard.values.money import Money
+from tests.books import live, meter
 from tests.conftest import Command
 from tests.metering.stories import SCOPE, machine
 
@@ -176,3 +181,20 @@ def test_rules_and_dashboard_ask_for_families_that_exist() -> None:
     assert found <= names
     records = {one["record"] for one in every if "record" in one}
     assert set(re.findall(r"\bcostguard:[\w:]+", " ".join(asked))) <= records
+
+
+def test_a_cap_an_hour_has_families_of_its_own() -> None:
+    """So that no sum over budgets adds dollars and dollars an hour."""
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    ada = Budget(name="ada", cap=Money.parse("12"), period="hour", warn=RATE_THRESHOLDS)
+    burns = list_burns([live("i-1", meter(8 * 10**9))], now)
+    standing = compute_budget_status(ada, (), burns, holds=Money.parse("0"), now=now)
+    status = build_fleet_status(
+        at=now, month=find_month(now, UTC), zone=UTC, spending=(), live=(), scopes=(), budgets=(standing,)
+    )
+    families = build_metrics(MetricsInput(status=status, spending=(), counts=LedgerCounts(), build={"version": ""}))
+    samples = {one.name: dict(one.samples) for one in families if "budget" in one.name and one.samples}
+    assert samples == {
+        "costguard_budget_hourly_limit_usd": {("ada",): 12},
+        "costguard_budget_hourly_usd": {("ada", bound): 8 for bound in ("low", "expected", "high")},
+    }

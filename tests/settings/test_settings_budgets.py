@@ -109,6 +109,14 @@ def test_budgets_come_in_their_order_as_they_are_written() -> None:
     )
 
 
+def test_a_cap_an_hour_is_a_budget_of_an_hour_that_warns_of_what_runs() -> None:
+    text = '[display]\nrates = ["1 USD = 0.92 EUR on 2026-11-01 (ECB)"]\n[[budget]]\nname = "ada"\ncap = "9.20 EUR/h"'
+    (ada,) = settings(text).budgets
+    assert (ada.cap, ada.cap_stated) == (Money.parse("10"), Money.parse("9.20", "EUR"))
+    assert (ada.period, ada.is_rate, ada.warn) == ("hour", True, (BudgetThreshold(measure="spent", limit=Fraction(1)),))
+    assert ada.format_cap() == "9.20 EUR/h (10.00 USD/h at 0.92 EUR to the dollar on 2026-11-01 (ECB))"
+
+
 def test_without_a_file_there_is_no_budget_and_the_ledger_lies_in_the_platforms_data_folder(tmp_path: Path) -> None:
     found = read_settings(None)
     assert found == Settings()
@@ -165,6 +173,17 @@ def test_variables_win_over_the_file_and_start_where_one_stands(monkeypatch: pyt
         ('cap = "1.0000000001 USD"', "cap", "is not an amount of money"),
         (f'cap = "{"9" * 400} USD"', "cap", "is not an amount of money"),
         ("cap = true", "cap", "must be an amount of money"),
+        ('cap = "$3000"', "cap", 'write "3000 USD"'),
+        ('cap = "200 €"', "cap", 'write "200 EUR"'),
+        ('cap = "3000 usd"', "cap", 'write "3000 USD"'),
+        ('cap = "200/h"', "cap", 'write "200 USD/h"'),
+        ('cap = "$12 an hour"', "cap", 'write "12 USD/h"'),
+        ('cap = "9 EUR/day"', "cap", 'write cap = "9 EUR" and period = "day"'),
+        ('cap = "9 USD/GB"', "cap", 'write an amount and its currency, such as "3000 USD"'),
+        ('cap = "0 USD/h"', "cap", "must be more than zero"),
+        ('cap = "9 USD/h"\nperiod = "day"', "period", "has no meaning with a cap an hour"),
+        ('cap = "9 USD/h"\nwarn = ["pace+15%"]', "warn", "needs a period, and a cap an hour has none"),
+        ('cap = "9 USD"\nperiod = "hour"', "period", 'of an hour: cap = "12 USD/h"'),
         ("", "cap", "is missing"),
         ('cap = "9 USD"\nperiod = "weekly"', "period", "did you mean week"),
         ('cap = "9 USD"\nperiod = "7d"', "period", "rolling 7d"),

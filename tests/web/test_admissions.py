@@ -22,6 +22,7 @@ from costguard.services.run_jobs.admit import open_holds
 from costguard.services.serving.admission_desk import AdmissionDesk
 from costguard.services.serving.door_messages import AdmitOffer, AdmitReply, HoldEndOffer, decode_offer, encode_message
 from costguard.services.serving.web_activity import ActivityBoard
+from costguard.values.money import Money
 from tests.web.logins import make_token, write_token
 from tests.web.stations import JSON, Reply, Station, station
 
@@ -29,6 +30,7 @@ BUDGETS = "".join(
     f'[[budget]]\nname = "{name}"\ncap = "{cap} USD"\nmatch = {{ owners = ["{owner}"] }}\n'
     for name, cap, owner in (("lab", 100, "ada"), ("bench", 20, "bench"))
 )
+BUDGETS += '[[budget]]\nname = "at once"\ncap = "12 USD/h"\nmatch = { owners = ["eve"] }\n'
 LAB = {"owner": "ada"}
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
@@ -139,6 +141,16 @@ def test_a_refusal_is_a_409_with_what_would_fit_and_one_alert(watchdog: Station)
     assert [(one.subject, one.who) for one in denied] == [("lab", "slurm (token)")]
     none = admit(watchdog, gpu="H100", count=7, hours=1)
     assert (none.status, none.data["reason"], none.data["held"]) == (409, "no_price", False)
+
+
+def test_a_cap_an_hour_is_compared_with_the_price_an_hour(watchdog: Station) -> None:
+    eve = {"owner": "eve", "usd": "80"}
+    assert admit(watchdog, **eve, hours=10, id="eve-1").status == 200
+    said = admit(watchdog, **eve, hours=16, id="eve-2").data
+    assert (said["held"], said["reason"], said["budget"], said["left"]["low"]) == (False, "rate_cap", "at once", "4.00")
+    assert said["says"] == "budget at once: $4.00 of $12.00 an hour left, not enough for 5.00 USD an hour"
+    assert admit(watchdog, **eve, id="eve-3").data["reason"] == "rate_unknown"
+    assert holds(watchdog)["eve-1"].hourly == Money.parse("8")
 
 
 def test_of_many_at_once_no_more_are_held_than_the_budget_has(watchdog: Station) -> None:

@@ -64,6 +64,12 @@ def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...
     """
     standing, burn = cap.standing, cap.standing.burn.expected
     limit, spent = standing.budget.cap, standing.spent.low
+    if standing.budget.is_rate:
+        what = f"at least {alert.format_alert_sum(spent)} an hour runs under budget {standing.budget.name}"
+        return (
+            f"{what}, which allows {alert.format_alert_sum(limit)}",
+            f"a stop is confirmed after {format_length(cap.reaction)}",
+        )
     of = f"{alert.format_alert_sum(limit)} of budget {standing.budget.name}"
     reasons = [f"at least {alert.format_alert_sum(spent)} of {of} is spent"]
     if burn.nano:
@@ -280,17 +286,19 @@ def build_hard_cap_alert(foresight: CapForecast, *, at: datetime, short: str = "
     )
     rate, subject = _get_burn_rate(standing), f"hard cap of budget {standing.budget.name}"
     needed = Money(nano=0) if rate is None else rate.multiply_seconds(int(foresight.reaction.total_seconds()))
-    starts_at = f"stopping starts at {format_alert_sum(standing.budget.cap - needed)}"
+    why = f"a stop takes {format_length(foresight.reaction)}, which costs {format_alert_sum(needed)}"
+    if not standing.budget.is_rate:
+        why = f"{why}: stopping starts at {format_alert_sum(standing.budget.cap - needed)}"
     facts = (
         ("per hour", format_alert_rate(rate)),
         ("next", "; ".join(filter(None, goes))),
-        ("why", f"a stop takes {format_length(foresight.reaction)}, which costs {format_alert_sum(needed)}: {starts_at}"),
+        ("why", why),
     )
     return Alert(
         topic=f"budget:{standing.budget.name}",
         subject=f"budget {standing.budget.name}",
         severity=PAGE,
-        what=f"{subject}: {'at least ' if is_wide(standing.spent) else ''}{_format_spent(standing, standing.spent.low)} spent",
+        what=f"{subject}: {'at least ' if is_wide(standing.spent) else ''}{_format_spent(standing, standing.spent.low)}",
         at=at,
         facts=facts,
         stage=1,
@@ -301,12 +309,14 @@ def build_hard_cap_alert(foresight: CapForecast, *, at: datetime, short: str = "
 def _describe_spent(standing: BudgetStatus) -> str:
     low, expected, high = (format_alert_sum(end) for end in (standing.spent.low, standing.spent.expected, standing.spent.high))
     if not is_wide(standing.spent):
-        return f"{_format_spent(standing, standing.spent.expected)} spent"
-    return f"between {low} and {high} of {format_alert_sum(standing.budget.cap)} spent ({expected} expected)"
+        return _format_spent(standing, standing.spent.expected)
+    verb = "an hour" if standing.budget.is_rate else "spent"
+    return f"between {low} and {high} of {format_alert_sum(standing.budget.cap)} {verb} ({expected} expected)"
 
 
 def _format_spent(standing: BudgetStatus, spent: Money) -> str:
-    return f"{format_alert_sum(spent)} of {format_alert_sum(standing.budget.cap)}"
+    verb = "an hour" if standing.budget.is_rate else "spent"
+    return f"{format_alert_sum(spent)} of {format_alert_sum(standing.budget.cap)} {verb}"
 
 
 def _get_burn_rate(standing: BudgetStatus) -> Rate | None:

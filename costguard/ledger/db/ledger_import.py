@@ -39,8 +39,8 @@ from costguard.values.instant import from_micros
 LEFT_OUT = ("duty", "poll_view")
 """Who polls next, and what the last poll saw: the next poll of each account writes both anew."""
 ADDED_TABLES = {"cost_entry"}
-ADDED_COLUMNS = {"climb": {"announced_us"}, "notice_delivery": {"owner"}}
-"""Table -> the columns that came with revision 0015; in older rows they are NULL."""
+ADDED_COLUMNS = {"climb": {"announced_us"}, "notice_delivery": {"owner"}, "hold": {"hourly_nano"}}
+"""Table -> the columns that came with revisions 0015 and 0019; in older rows they are NULL."""
 PAGE_ROWS = 5000
 NOTHING_WRITTEN = "nothing was written"
 _STOP_HINT = f"stop costguard there (costguard watch, its service), then try again; {NOTHING_WRITTEN}"

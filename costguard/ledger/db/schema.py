@@ -209,7 +209,7 @@ def _format_holds_view(dialect: str) -> str:
     return f"SELECT\n    {columns}\nFROM hold AS h LEFT JOIN hold_budget AS b ON b.hold_id = h.id\nGROUP BY h.id"
 
 
-REVISIONS = ("0017", "0018")
+REVISIONS = ("0017", "0018", "0019")
 """Every revision that this version can bring up to date, oldest first. The last one is what it reads and writes."""
 EARLIER_REVISIONS = tuple(f"{number:04d}" for number in range(1, 17))
 """Those of before the base, whose migrations are gone."""

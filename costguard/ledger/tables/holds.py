@@ -21,7 +21,7 @@ from costguard.ledger.types import (
 class HoldRow(LedgerRow, table=True):
     """Money set aside for an admitted run.
 
-    `spent_nano`: the cost of a committed one.
+    `spent_nano`: the cost of a committed one. `hourly_nano`: what its machines cost an hour, NULL: not known.
     """
 
     __tablename__ = "hold"
@@ -47,6 +47,7 @@ class HoldRow(LedgerRow, table=True):
     ended_us: OptionalNumber = None
     ended_by: OptionalWords = None
     spent_nano: OptionalNumber = None
+    hourly_nano: OptionalNumber = None
 
 
 class HoldBudgetRow(LedgerRow, table=True):

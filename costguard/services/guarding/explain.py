@@ -75,6 +75,13 @@ OTHER_CODES = {
     "budget_cap": Explanation(
         "run", "spent, held and new money together exceed the cap", "raise the cap, or choose a cheaper offer"
     ),
+    "within_rate_cap": Explanation(
+        "run", "what runs, what is held and the run together are within every cap an hour", "nothing"
+    ),
+    "rate_cap": Explanation(
+        "run", "with the run, more would run at once than a cap an hour allows", "wait for another run to end, or raise the cap"
+    ),
+    "rate_unknown": Explanation("run", "a cap an hour cannot be compared with a cost without hours", "give --hours"),
     "no_budget": Explanation("run", "no budget matches, so the cost is not limited", "add a [[budget]]"),
     "idle": Explanation("status, plan", "all its measured signals show no activity", "costguard plan shows the next steps"),
     "active": Explanation("status, plan", "at least one measured signal shows work", "nothing"),

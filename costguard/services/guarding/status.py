@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from costguard.budgets.budget import MATCH_ALL, Budget, ResourceFilter, find_budget_period, list_current_budgets
 from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
-from costguard.budgets.hold import Hold, list_unlisted_spending, sum_open_holds
+from costguard.budgets.hold import Hold, list_unlisted_spending, sum_open_holds, sum_open_rates
 from costguard.budgets.spend_forecast import PastHours
 from costguard.guard.action_intents import Intent
 from costguard.guard.overrides import Override
@@ -124,14 +124,14 @@ def load_budget_statuses(
     past = books.load_past_hours(now, {(one.match, one.cap.currency) for one in budgets}) if budgets else {}
     spent = {
         period: [*books.load_spending(period, now), *list_unlisted_spending(holds, period)]
-        for period in dict.fromkeys(find_budget_period(budget, now) for budget in budgets)
+        for period in dict.fromkeys(find_budget_period(budget, now) for budget in budgets if not budget.is_rate)
     }
     return tuple(
         compute_budget_status(
             budget,
-            spent[find_budget_period(budget, now)],
+            () if budget.is_rate else spent[find_budget_period(budget, now)],
             burns,
-            holds=sum_open_holds(budget, holds, now),
+            holds=sum_open_rates(budget, holds, burns, now) if budget.is_rate else sum_open_holds(budget, holds, now),
             now=now,
             past=past[budget.match, budget.cap.currency],
         )

@@ -134,6 +134,7 @@ def _load_standings(
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
             holds = load_counting_holds(ask, now)
         return load_budget_statuses(books=books, budgets=budgets, holds=holds, live=books.load_live(now), now=now)
+    budgets = [one for one in budgets if not one.is_rate]  # nothing says what ran at that instant
     last = period.end - timedelta(microseconds=1)
     return load_budget_statuses(books=books, budgets=budgets, holds=(), live=(), now=last)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from costguard.budgets.budget_status import Admission
+from costguard.budgets.budget_status import RATE_REASONS, Admission
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError
@@ -165,7 +165,9 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
         hours = None if request.hours is None else Interval.exactly(request.hours)
         usd = MoneyInterval(low=request.money, expected=request.money, high=request.money)
         gpu = facts.get_gpu_names().resolve(request.gpu, field="gpu").canonical if request.gpu else ""
-        return RunPrice(usd=usd, hours=hours, provider=request.provider, gpu=gpu), None
+        nano = round(request.money.nano / request.hours) if request.hours else None
+        hourly = None if nano is None else Money(nano=nano, currency=request.money.currency)
+        return RunPrice(usd=usd, hours=hours, provider=request.provider, gpu=gpu, hourly=hourly), None
     asked_run = _read_request(request, facts)
     job_or_rental, hardware, notes = asked_run.asked, asked_run.hardware, asked_run.notes
     alone = machines == 1 or isinstance(job_or_rental, Rental)
@@ -185,14 +187,18 @@ def price_run(request: AdmitRequest, facts: ShippedFacts) -> tuple[RunPrice, Run
         option=option,
         provider=only[0] if len(only) == 1 else "",
         gpu=option.gpu.name if hardware or len(gpus) == 1 else "",
+        hourly=Money(nano=option.rate.nano_per_hour * machines, currency=option.rate.currency) if option.rate else None,
         warnings=(*answer.warnings, *notes),
     )
     return price, quoter
 
 
 def list_fitting_changes(price: RunPrice, admission: Admission, quoter: RunQuoter | None) -> tuple[FittingChange, ...]:
-    """Return what would fit into the budget that refused: fewer GPUs, fewer hours, cheaper offers; each as quoted."""
-    left = admission.left
+    """Return what would fit into the budget that refused: fewer GPUs, fewer hours, cheaper offers; each as quoted.
+
+    Of a rate cap nothing: fewer hours do not help, and the changes are found by their cost.
+    """
+    left = None if admission.reason in RATE_REASONS else admission.left
     if admission.admitted or quoter is None or left is None or left.nano <= 0 or left.currency != price.usd.high.currency:
         return ()
     if isinstance(quoter.asked, Rental):

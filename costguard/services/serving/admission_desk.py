@@ -202,6 +202,7 @@ def _build_hold(offer: AdmitOffer, token: WebToken, now: datetime) -> Hold:
         owner=offer.owner,
         gpu=offer.gpu,
         labels=tuple(offer.labels),
+        hourly=None if offer.hourly is None else Money(nano=offer.hourly, currency=offer.currency),
     )
 
 

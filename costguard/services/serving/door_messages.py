@@ -159,6 +159,7 @@ class AdmitOffer(msgspec.Struct, frozen=True):
     owner: HoldText
     gpu: HoldText
     labels: Annotated[list[tuple[HoldText, HoldText]], msgspec.Meta(max_length=LABELS_MAX)]
+    hourly: Annotated[int, msgspec.Meta(ge=0, le=HOLD_NANO_MAX)] | None = None
 
 
 class HoldEndOffer(msgspec.Struct, frozen=True):

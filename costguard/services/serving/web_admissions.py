@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 
 from costguard.agents.messages import MALFORMED, MessageRefusedError
 from costguard.budgets.budget import Budget
-from costguard.budgets.budget_status import Admission
+from costguard.budgets.budget_status import RATE_REASONS, Admission
 from costguard.budgets.hold import HOLD_DURATION_MAX, Hold, describe_token
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
@@ -145,6 +145,7 @@ def pack_admission(hold: Hold, token: str, now: datetime) -> AdmitOffer:
         owner=hold.owner,
         gpu=hold.gpu,
         labels=list(hold.labels),
+        hourly=None if hold.hourly is None else hold.hourly.nano,
     )
 
 
@@ -228,7 +229,7 @@ def _unpack_admission(reply: AdmitReply, hold: Hold) -> Admission:
     return Admission(
         admitted=reply.admitted,
         reason=reply.reason,
-        asked=hold.money,
+        asked=(hold.hourly if reply.reason in RATE_REASONS else None) or hold.money,
         budget=reply.budget,
         exposure=money(reply.cap - reply.left),
         cap=money(reply.cap),

@@ -421,6 +421,7 @@ def _build_budget_views(guarded: GuardRunResult) -> tuple[WatchedBudget, ...]:
                 spent=one.spent,
                 time_to_cap=None if hours is None else timedelta(hours=float(hours)),
                 overshoot=ahead.overshoot if ahead else None,
+                unit="/h" if one.budget.is_rate else "",
             )
         )
     return tuple(watched_budgets)
