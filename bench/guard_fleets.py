@@ -44,7 +44,7 @@ from costguard.metering.observation import Handling, Observation, identify_incar
 from costguard.metering.span import Span
 from costguard.metering.spending import LiveResource
 from costguard.settings import check_settings
-from costguard.settings.example import GUARD_START
+from costguard.settings.first_file import POLICY_DRAFTS, FirstChoices, extend_settings
 from costguard.values import sample as signals
 from costguard.values.instant import to_micros
 from costguard.values.money import Rate, make_zero_interval
@@ -436,7 +436,9 @@ def remember_activities(memory: dict[object, Activity]) -> None:
 
 def write_policies(*, lossy: bool = True) -> str:
     """Return what `init --guard` writes, armed. `lossy`: a stop may lose the container disk, as a person allowed."""
-    text = GUARD_START.format(to='["console"]', delivery="", loss="#")
+    providers = [provider for draft in POLICY_DRAFTS.values() for provider in draft.providers]
+    text = extend_settings("", {}, FirstChoices(providers=providers, to="console", agents=True))
+    text = text.partition("[providers.")[0]
     return text.replace('arm = "stop"', 'arm = "stop"\nallow_irreversible = true') if lossy else text
 
 

@@ -39,9 +39,9 @@ NOT_HERE = {
 WRITTEN = {
     "costguard watch": "costguard watch --once",
     "costguard run --job job.toml -- python train.py": "costguard run --job job.toml --yes -- true",
-    "costguard init": "costguard init --yes --force",
-    "costguard init --guard": "costguard init --guard --yes --force",
-    "costguard init --guard --to env:SLACK_URL": "costguard init --guard --to env:SLACK_URL --yes --force",
+    "costguard init": "costguard init --yes",
+    "costguard init --guard": "costguard init --guard --yes",
+    "costguard init --guard --to env:SLACK_URL": "costguard init --guard --to env:SLACK_URL --yes",
 }
 MAY_REFUSE = tuple(f"costguard {name}" for name in ("size", "breakeven", "quote", "admit", "run", "simulate", "status --check"))
 """Commands whose answer may be no (exit 3), as the comment behind them says or their figures do."""

@@ -69,7 +69,8 @@ COMMAND_GROUPS = {
         "reconcile": "Compare the providers' bills with the recorded charges and explain differences.",
     },
     "Setup": {
-        "init": "Write a settings file for the credentials found on this machine.",
+        "init": "Ask what may be done, and write a settings file for the credentials found.",
+        "settings": "Explain the keys of the settings file.",
         "doctor": "Check access to every provider, and show how to fix problems.",
         "providers": "Show what costguard supports for each provider, and its limits.",
         "agent": "Enrol, list or revoke the agents on machines.",
@@ -87,7 +88,7 @@ COMMANDS = {name: summary for group in COMMAND_GROUPS.values() for name, summary
 OTHER_NAMES = {
     **dict.fromkeys(("ls", "list", "ps", "top", "machines", "instances"), "status"),
     **dict.fromkeys(("bill", "cost", "costs", "spend", "spending"), "report"),
-    **dict.fromkeys(("config", "configure", "setup", "login", "settings"), "init"),
+    **dict.fromkeys(("config", "configure", "setup", "login"), "init"),
     **dict.fromkeys(("check", "test"), "doctor"),
     **dict.fromkeys(("down", "halt", "shutdown"), "stop"),
     **dict.fromkeys(("delete", "destroy", "kill", "rm"), "terminate"),

@@ -17,7 +17,9 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from costguard.cli import options as o
+from costguard.cli.answer import write_answer
 from costguard.cli.commands import FileCommand, build_group
+from costguard.cli.options import choose_format
 from costguard.services import CommandAnswer
 
 Why = Annotated[o.Text, Option("--why", metavar="TEXT", help="Reason for the change, shown to other users.")]
@@ -62,11 +64,19 @@ def arm(
     name: Annotated[str, Argument(metavar="NAME", help="Policy, or budget:NAME.")],
     level: Annotated[str, Argument(metavar="LEVEL", help="observe | notify | stop | terminate")],
     why: Why = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Show the plan, and do not ask.")] = False,
 ) -> CommandAnswer:
-    """Arm a policy up to LEVEL."""
+    """Arm a policy up to LEVEL; on a terminal you see the plan and are asked first."""
+    from costguard.cli.confirm import find_asker
     from costguard.services.guarding import policy
 
-    return policy.arm_policy(name, level, why=why, config=ctx.obj.config)
+    ask = None if yes or choose_format(ctx.params) != "table" or ctx.params.get("output") else find_asker()
+
+    def agree(plan: CommandAnswer, question: str) -> bool:
+        write_answer(plan, ctx)
+        return ask is not None and ask(question)
+
+    return policy.arm_policy(name, level, why=why, config=ctx.obj.config, agree=agree if ask else None)
 
 
 @app.command(cls=FileCommand)

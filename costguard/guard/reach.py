@@ -8,7 +8,7 @@ disk, so a person is asked as well, unless the policy allows the loss.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from costguard.guard.activity import get_confidence_cap
@@ -48,20 +48,26 @@ def compute_reach(
     measures: Mapping[str, Collection[str]],
     agents: Collection[ResourceKey],
     owner_from: Sequence[str],
+    is_ours: Callable[[LiveResource, Policy], bool] = lambda _live, _policy: True,
 ) -> list[Reach]:
     """Return what `policy` can do on each running machine that it targets.
 
-    `measures`: provider -> families of signals without an agent. `agents`: the machines that have one.
+    `measures`: provider -> families of signals without an agent. `agents`: the machines that have one. `is_ours`: whether the
+    policy may act on a machine without an owner.
     """
     reaches = []
     for live in machines:
         observation = live.observation
-        is_target = matches_target(policy.target, observation, find_owner(observation, owner_from))
+        owner = find_owner(observation, owner_from)
+        is_target = matches_target(policy.target, observation, owner)
         if is_target and observation.kind == INSTANCE and observation.state == RUNNING and live.absent_at is None:
             families = frozenset(measures.get(observation.key.provider, ())) | (
                 AGENT_FAMILIES if observation.key in agents else frozenset()
             )
             outcome, why = _find_outcome(policy, observation, families, with_agent=observation.key in agents)
+            if outcome in (ACTS, ASKS) and not owner and not is_ours(live, policy):
+                account = f"{observation.key.provider}/{observation.key.account}"
+                outcome, why = TELLS, f'it has no owner, and the account is not claimed: [watch] claims = ["{account}"]'
             reaches.append(Reach(key=observation.key, outcome=outcome, why=why))
     return reaches
 

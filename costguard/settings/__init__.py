@@ -8,8 +8,11 @@ is `--config`, else `$COSTGUARD_CONFIG`, else `./costguard.toml`, else one in a 
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from costguard.errors import InputError, UnknownNameError, collect_errors, raise_errors
@@ -30,6 +33,7 @@ from costguard.settings.lines import add_lines
 from costguard.settings.model import find_reader, read_model
 from costguard.settings.section_values import SQLITE_PREFIX, load_zone
 from costguard.settings.sections import SECTIONS, Settings, WebSettings
+from costguard.system.progress import clear_progress, report_progress
 from costguard.values.checks import make_unknown_key_error
 
 __all__ = [
@@ -41,8 +45,10 @@ __all__ = [
     "WebSettings",
     "check_settings",
     "expand_path",
+    "find_settings_file",
     "get_cache_path",
     "get_data_path",
+    "load_settings",
     "load_tables",
     "load_zone",
     "read_rows",
@@ -60,12 +66,20 @@ def read_settings(file_name: str | None) -> Settings:
 
     `file_name`: the value of `--config`; None if it was not given.
     """
-    path = _find_settings_file(file_name)
+    path = find_settings_file(file_name)
     if path is None:
-        return _build_settings(overlay_environment({}), "the environment", "")
-    text = read_text(path)
+        settings = _build_settings(overlay_environment({}), "the environment", "")
+    else:
+        settings = load_settings(read_text(path), path)
+    ledger = re.sub(r"//[^/@]*@", "//", resolve_ledger_url(settings))
+    report_progress(f"settings: {settings.file or 'no file'}; ledger: {ledger}")
+    return settings
+
+
+def load_settings(text: str, path: Path) -> Settings:
+    """Return the settings that `text` gives as the content of the file `path`, overridden by the environment."""
     table = _resolve_paths(parse_table(text, path), path.parent)
-    return _build_settings(overlay_environment(table), str(path), text)
+    return replace(_build_settings(overlay_environment(table), str(path), text), file=str(path.absolute()))
 
 
 def load_tables(file_name: str | None, key: str) -> list[Mapping[str, object]]:
@@ -73,7 +87,7 @@ def load_tables(file_name: str | None, key: str) -> list[Mapping[str, object]]:
 
     `file_name`: the value of `--config`; None if it was not given.
     """
-    path = _find_settings_file(file_name)
+    path = find_settings_file(file_name)
     tables = read_table(path).get(key, []) if path is not None else []
     return [one for one in tables if isinstance(one, Mapping)] if isinstance(tables, list) else []
 
@@ -102,7 +116,8 @@ def _resolve_paths(table: dict[str, object], folder: Path) -> dict[str, object]:
     return resolved
 
 
-def _find_settings_file(file_name: str | None) -> Path | None:
+def find_settings_file(file_name: str | None) -> Path | None:
+    """Return the settings file that applies; None: none does. `file_name`: the value of `--config`."""
     chosen = file_name or os.environ.get(CONFIG_VARIABLE)
     if chosen:
         return expand_path(chosen)
@@ -118,7 +133,7 @@ def _find_settings_file(file_name: str | None) -> Path | None:
 
 
 def _find_above(folder: Path) -> Path | None:
-    """Return the settings file of the nearest folder above `folder`, up to the home folder; another user's is passed by."""
+    """Return the settings file of the nearest folder above `folder`, up to the home folder; others' are named and skipped."""
     from costguard.system.file_security import describe_foreign_owner, describe_foreign_writers
 
     home = Path.home()
@@ -126,11 +141,21 @@ def _find_above(folder: Path) -> Path | None:
         return None
     for parent in folder.parents:
         file = parent / FILE_NAME
-        if file.is_file() and not describe_foreign_writers(file) and not describe_foreign_owner(file):
-            return file
+        if file.is_file():
+            why = describe_foreign_writers(file) or describe_foreign_owner(file)
+            if not why:
+                return file
+            _warn_once(f"{file} is not loaded: {why}")
         if parent == home:
             return None
     return None
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Write a warning to standard error, once: commands read the settings several times."""
+    clear_progress()
+    sys.stderr.write(f"warning: {text}\n")
 
 
 def _require_own_file(file: Path) -> None:

@@ -1,16 +1,15 @@
-"""Renders the settings file: every key with an explanation, enabled where a value was chosen.
+"""Renders every setting with an explanation: `config/costguard.toml` is this text, `costguard settings explain` its parts.
 
-`config/costguard.toml` is this text with nothing chosen; `costguard init` writes it with the values that it found. Policies,
-hooks, rails and notifications are always disabled. A line that starts with `# ` is an explanation; a line that starts with `#`
-and no space is a disabled setting.
+All settings are disabled. A line that starts with `# ` is an explanation; a line that starts with `#` and no space is a
+disabled setting. `costguard init` writes `settings.first_file` instead.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date
-from types import MappingProxyType
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -37,124 +36,35 @@ HOOK_TEXT = (
     "`timeout`; the stop after it waits for its end, and for 5 minutes more if it fails, with a message."
 )
 LINE_LENGTH = 128
-CONSOLE = "console"
 HEADER_TEXT = """\
 # Settings of costguard. Every key is optional. A line that starts with `#` without a space is a disabled setting.
 # A variable COSTGUARD_SECTION__KEY overrides this file; a flag overrides both. This file holds no secrets: keys are read from
 # each provider's usual place, and a key in this file is refused.
 """
 
-GUARD_START = """
-# Written by `costguard init --guard`: policies that notify, and stop nothing until they are armed. The first is for idle GPUs
-# with costguard's agent (`costguard policy arm idle-gpu stop`). Where a stop would lose data, a person is asked.
-[[policy]]
-name = "idle-gpu"
-arm = "stop"
-match = {{ gpu = true }}
-needs = ["duty", "cpu", "io"]
-when = 'state == "idle" && confidence >= 0.9'
-for = "45m"
-then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
 
-# A job that hangs: its GPUs are busy, draw little power and make no step. `costguard policy arm hung-job stop` lets it stop the
-# machine if steps are counted; else it asks. A false stop costs the work since the last checkpoint.
-[[policy]]
-name = "hung-job"
-arm = "stop"
-match = {{ gpu = true }}
-when = 'state == "hung" && confidence >= 0.9'
-for = "15m"
-then = [{{ do = "notify", severity = "page" }}, {{ after = "30m", do = "stop" }}]
-
-# Machines without an agent: the cloud measures less, so the wait is longer, and the message comes an hour before the stop
-# (`costguard keep MACHINE --for 4h`). Vast and RunPod measure GPUs and processors: they do not see a slow upload or download.
-[[policy]]
-name = "idle-vast"
-arm = "stop"
-match = {{ gpu = true, providers = ["vast"] }}
-needs = ["duty", "cpu"]
-when = 'state == "idle" && confidence >= 0.8'
-for = "3h"
-then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
-
-# A stop on RunPod deletes the container disk: everything outside the volume. Without allow_irreversible a person is asked.
-[[policy]]
-name = "idle-runpod"
-arm = "stop"
-match = {{ gpu = true, providers = ["runpod"] }}
-needs = ["duty", "cpu"]
-when = 'state == "idle" && confidence >= 0.8'
-for = "3h"
-{loss}allow_irreversible = true
-then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
-
-# AWS and Google measure processors, network and disk, but no GPU: they do not see a job that computes on the GPU alone, or a
-# server between two requests. On AWS it needs `signals` in [providers.aws], which CloudWatch bills ($0.01 for 1,000 metrics
-# asked for). Lambda measures nothing and has no stop: use the agent.
-[[policy]]
-name = "idle-processors"
-arm = "stop"
-match = {{ gpu = true, providers = ["aws", "gcp"] }}
-needs = ["cpu", "io"]
-when = 'state == "idle" && confidence >= 0.5'
-for = "4h"
-then = [{{ do = "notify" }}, {{ after = "1h", do = "stop" }}]
-
-[notify]
-{delivery}console_is_delivery = true
-[[notify.route]]
-to = {to}
-"""
-
-LOSING_PROVIDER = "runpod"
-"""Of the policies of GUARD_START, the one whose stops lose a disk is for its machines."""
-GUARD_SETTINGS = {("aws", "signals"): '["gpu_util", "gpu_power_w", "cpu_util", "network_bytes_s", "disk_bytes_s"]'}
-"""Settings of providers that the policies of GUARD_START need: CloudWatch asks $0.01 for 1,000 series, so they are off else."""
-
-
-def render_settings_file(
-    manifests: Iterable[ProviderManifest],
-    *,
-    chosen: Collection[str] = (),
-    cap: str | None = None,
-    zone: str | None = None,
-    notices: str | None = None,
-    loss: bool = False,
-) -> str:
-    """Return the text of the settings file; only sections with a chosen value are enabled.
-
-    `chosen`: providers whose section is enabled. `cap`: cap of one monthly budget. `zone`: time zone of [defaults]. `notices`:
-    where the warnings of an idle policy go, "console" or the source of an address; None: no policy. `loss`: a stop on RunPod
-    may delete the container disk.
-    """
-    budget = {"name": "everything", "cap": cap, "period": "month"} if cap else {}
+def render_settings_file(manifests: Iterable[ProviderManifest]) -> str:
+    """Return the text of a settings file in which every key is explained, and none is enabled."""
     blocks = [
-        *(block for name, model in SECTIONS.items() for block in _render_section(name, model, zone)),
-        [
-            "# Budgets: any number of them. `costguard status` shows their status.",
-            *_render_table("[budget]", BudgetTable, budget),
-        ],
+        *(block for name, model in SECTIONS.items() for block in _render_section(name, model)),
+        ["# Budgets: any number of them. `costguard status` shows their status.", *_render_table("[budget]", BudgetTable)],
         [
             "# Agreements: prices that are yours (docs/PRICES.md).",
             *_render_table("[agreement]", AgreementTable, skip=("rate",)),
         ],
     ]
     parts = [HEADER_TEXT, *("\n" + "\n".join(block) + "\n" for block in blocks)]
-    if notices is not None:
-        delivery = "" if notices == CONSOLE else "#"
-        parts.append(GUARD_START.format(to=json.dumps([notices]), delivery=delivery, loss="" if loss else "#"))
     parts += ["\n" + "\n".join(_render_guard()) + "\n"]
-    guarded = GUARD_SETTINGS if notices is not None else {}
-    parts += ["\n".join(_render_provider(one, guarded, on=one.name in chosen)) + "\n" for one in manifests]
+    parts += ["\n".join(_render_provider(one)) + "\n" for one in manifests]
     return "".join(parts)
 
 
-def _render_section(name: str, model: type[BaseModel], zone: str | None) -> Iterator[list[str]]:
+def _render_section(name: str, model: type[BaseModel]) -> Iterator[list[str]]:
     """Yield the lines of a section, then of those within it."""
-    yield list(_render_table(name, model, {"timezone": zone} if name == "defaults" and zone else {}))
+    yield list(_render_table(name, model))
     for key, field in model.model_fields.items():
         if nested := find_inner_model(field.annotation):
-            yield from _render_section(f"{name}.{key}", nested, zone)
+            yield from _render_section(f"{name}.{key}", nested)
 
 
 def _render_guard() -> Iterator[str]:
@@ -178,11 +88,9 @@ def _render_guard() -> Iterator[str]:
     yield from _render_table("[report]", ReportTable)
 
 
-def _render_table(
-    header: str, model: type[BaseModel], enabled: Mapping[str, object] = MappingProxyType({}), *, skip: Collection[str] = ()
-) -> Iterator[str]:
-    """Yield the lines of a table: its header, then an explanation and an example of each key. `enabled`: values that count."""
-    yield f"{'' if enabled else '#'}[{header}]"
+def _render_table(header: str, model: type[BaseModel], *, skip: Collection[str] = ()) -> Iterator[str]:
+    """Yield the lines of a table: its header, then an explanation and an example of each key."""
+    yield f"#[{header}]"
     for name, field in model.model_fields.items():
         key, (example,) = field.alias or name, field.examples or [None]
         if key in skip or (header in SECTIONS and find_inner_model(field.annotation)):
@@ -192,8 +100,6 @@ def _render_table(
             yield from (
                 line for one in example for line in (f"#[{header}.{key}.{one}]", f"#endpoint = {json.dumps(example[one])}")
             )
-        elif key in enabled:
-            yield from (*_format_comment(field.description or ""), f"{key} = {format_toml(enabled[key])}")
         else:
             yield from _render_key(key, field)
 
@@ -226,18 +132,16 @@ def format_toml(value: object, *, lines: bool = True) -> str:
     return value.isoformat() if isinstance(value, date) else json.dumps(value)
 
 
-def _render_provider(manifest: ProviderManifest, guarded: Mapping[tuple[str, str], str], *, on: bool) -> Iterator[str]:
+def _render_provider(manifest: ProviderManifest) -> Iterator[str]:
     """Yield the lines of a provider's section: the source of its key, then its settings, with tables of tables last."""
     yield ""
     yield from _format_comment(f"{manifest.title}. {_describe_key_place(manifest)}")
     if manifest.extra:
         yield from _format_comment(f"Needs its SDK: in a clone of costguard: pip install '.[{manifest.extra}]'")
-    yield f"{'' if on else '#'}[providers.{manifest.name}]"
+    yield f"#[providers.{manifest.name}]"
     for setting in sorted(manifest.settings, key=lambda setting: setting.kind == TABLES_SETTING):
         yield from _format_comment(f"{setting.told}.")
-        if on and (value := guarded.get((manifest.name, setting.name))):
-            yield f"{setting.name} = {value}"
-        elif setting.kind == TABLES_SETTING:
+        if setting.kind == TABLES_SETTING:
             yield f"#[[providers.{manifest.name}.{setting.name}]]"
             yield from (f"#{inner.name} = {_format_value(inner)}" for inner in setting.inner)
         else:
@@ -268,3 +172,22 @@ def _format_comment(text: str) -> Iterator[str]:
     from textwrap import wrap
 
     return (f"# {line}" for line in wrap(text, 116, break_long_words=False, break_on_hyphens=False))
+
+
+def split_sections(text: str) -> dict[str, dict[str, list[str]]]:
+    """Return, of a text of `render_settings_file`, section -> key -> the lines that explain and show it."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    keys: dict[str, list[str]] = {}
+    pending: list[str] = []
+    key = ""
+    for line in text.splitlines():
+        if header := re.fullmatch(r"#\[\[?([\w.]+)\]\]?", line):
+            keys, key, pending = sections.setdefault(header[1], {}), "", []
+        elif match := re.match(r"#(\w+) = ", line):
+            key = match[1]
+            keys[key], pending = [*keys.get(key, []), *pending, line], []
+        elif line.startswith("# ") or not line:
+            pending = [*pending, line] if line else []
+        elif key:  # a list goes on
+            keys[key].append(line)
+    return sections

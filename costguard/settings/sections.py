@@ -385,6 +385,7 @@ class Settings:
     - `console_is_delivery`: a notice on the console or in a journal counts as delivered.
     - `providers`: the table `[providers.NAME]` by name; each provider defines its keys.
     - `local`: `[providers.local]`, the costs of hardware of one's own; None: not stated.
+    - `file`: the path of the file that was read; "": none was.
     """
 
     quote: QuoteSettings = field(default_factory=QuoteSettings.model_construct)
@@ -411,6 +412,7 @@ class Settings:
     reports: tuple[ReportSchedule, ...] = ()
     providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     local: OwnCosts | None = None
+    file: str = field(default="", compare=False)
 
 
 SECTIONS: Mapping[str, type[SettingsModel]] = {

@@ -28,18 +28,26 @@ def build_init_document(
     zone: str | None,
     usual: bool,
     guarded: str | None = None,
+    policies: Sequence[str] = (),
+    arms: bool = True,
+    added: int = 0,
+    exists: bool = False,
+    checked: bool = False,
 ) -> Document:
-    """Return the document of a new settings file.
+    """Return the document of a settings file that was written or extended.
 
-    - `providers`: providers with credentials. `looked`: the places that were searched, for the other providers.
+    - `providers`: providers in the file. `looked`: the places that were searched, for the other providers.
     - `unready`: what must be set before credentials can be searched.
-    - `usual`: the file is at a place where costguard reads it without --config. `guarded`: where the warnings of the idle
-        policy in it go; None: it has none.
+    - `usual`: the file is at a place where costguard reads it without --config. `guarded`: where the warnings of the `policies`
+        in it go; None: it has none. `arms`: they may stop machines once they are armed.
+    - `added`: lines that were added. `exists`: the file existed before. `checked`: accounts and channel were asked already.
     """
     config = "" if usual else f" --config {path}"
-    steps = [f"costguard{config} doctor", f"costguard{config} status"]
+    checks = ["doctor", "status", *(["notify test"] if guarded is not None else [])]
+    steps = [f"costguard{config} {one}" for one in checks if not checked]
     if guarded is not None:
-        steps += [f"costguard{config} notify test", f"costguard{config} watch", f"costguard{config} policy arm idle-gpu stop"]
+        steps += [f"costguard{config} policy arm {name} stop" for name in policies if arms]
+        steps += [f"costguard{config} watch"]
     data = {
         "schema": INIT_SCHEMA,
         "path": path,
@@ -48,25 +56,29 @@ def build_init_document(
         "unready": dict(sorted(unready.items())),
         "budget": cap,
         "timezone": zone or "UTC",
+        "policies": list(policies),
+        "lines_added": added,
         "next": steps,
     }
     records = tuple({"provider": name, "found": name in providers} for name in sorted({*providers, *looked, *unready}))
-    missing = [f"{name}: no credentials in {'; '.join(places)}." for name, places in sorted(looked.items()) if places]
+    missing = [
+        f"{name}: no credentials in {'; '.join(places)}." for name, places in sorted(looked.items()) if places and not providers
+    ]
     unready_lines = [f"{name}: not switched on. {why}" for name, why in sorted(unready.items())]
-    lead = f"Wrote {path}, with {', '.join(providers) or 'no provider'} switched on. It holds no key."
-    budget = f"Budget: {cap} a month." if cap else "No budget: see [[budget]] in the file."
-    guard: tuple[str, ...] = ()
-    if guarded is not None:
-        guard = (
-            f"Its policies notify {guarded}, and stop nothing until they are armed.",
-            "With the agent: idle-gpu and hung-job. Without it, after longer waits: idle-vast, idle-runpod, idle-processors.",
-            "A false stop of a job that seems hung would cost the work since its last checkpoint.",
-        )
+    lead = f"Wrote {path}, {added} lines: {', '.join(providers) or 'no provider'}. It holds no key."
+    if exists:
+        lead = f"Added {added} lines to {path}; nothing else in it was changed." if added else f"{path} lacks nothing of this."
+    budget = f"Budget: {cap} a month." if cap else "No budget: see [[budget]] in costguard settings explain budget."
+    guard = f"Policies {', '.join(policies)} tell {guarded}, and stop nothing until you arm them."
+    quicker = (
+        "With costguard's agent an idle machine is stopped after an hour, not four: agent enrol, then init --guard --agents."
+    )
+    agents = (quicker,) if policies and arms and "idle-gpu" not in policies else ()
     return Document(
         data=data,
         records=records,
-        lead=(lead, budget, *guard),
-        notes=(*missing, *unready_lines, *(f"next: {step}" for step in steps)),
+        lead=(lead, *(() if exists and not cap else (budget,)), *((guard,) if guarded is not None else ())),
+        notes=(*missing, *unready_lines, *agents, *(f"next: {step}" for step in steps)),
     )
 
 
@@ -110,12 +122,13 @@ def build_doctor_document(
     routes: Sequence[AccountChecks] = (),
     notes: Sequence[str] = (),
     all_checks: bool = False,
+    file: str = "",
 ) -> Document:
     """Return the document of all checks.
 
-    `own`: the checks of the ledger. `routes`: those of each route of messages. `notes`: explanations for users who expected
-    more findings. `all_checks`: the table has a row for each check; else checks that are good are only counted, and those with
-    the same finding share a row.
+    `own`: the checks of the ledger. `file`: the settings file; "": there is none. `routes`: those of each route of messages.
+    `notes`: explanations for users who expected more findings. `all_checks`: the table has a row for each check; else checks
+    that are good are only counted, and those with the same finding share a row.
     """
     every = (*findings, own, *routes)
     counted = Counter(check.outcome for one in every for check in one.checks)
@@ -124,6 +137,7 @@ def build_doctor_document(
         "good": bool(findings) and not counted[CHECK_BAD],
         "counts": dict(sorted(counted.items())),
         "providers": [_build_account_data(one) for one in findings],
+        "settings": file or None,
         "ledger": {"path": own.account, "checks": [_build_check_data(check) for check in own.checks]},
         "routes": [{"route": one.account, "checks": [_build_check_data(check) for check in one.checks]} for one in routes],
         "notes": list(notes),
@@ -142,7 +156,8 @@ def build_doctor_document(
     if counted[CHECK_BAD]:
         following = "next: fix each BAD line, then run costguard doctor again"
     counts = (_format_check_counts(counted) + more, following)
-    return Document(data=data, records=records, tables=(table,), notes=(*advice, *notes, *counts))
+    places = f"Settings: {file or 'no file'}; ledger: {own.account}."
+    return Document(data=data, records=records, tables=(table,), notes=(*advice, *notes, places, *counts))
 
 
 def _build_account_data(one: AccountChecks) -> Mapping[str, object]:

@@ -101,6 +101,11 @@ def test_settings_are_found_in_a_folder_above_up_to_the_home(
     assert "Mars" not in costguard("--offline", "status").err
     (tmp_path / "home" / "costguard.toml").write_text(broken)
     assert "Mars/Olympus" in costguard("--offline", "status").err
+    (tmp_path / "home" / "work").joinpath("costguard.toml").write_text("[watch]\n")
+    (tmp_path / "home" / "work" / "costguard.toml").chmod(0o666)
+    ran = costguard("--offline", "-v", "status")
+    assert ran.err.count("work/costguard.toml is not loaded: ") == 1
+    assert "Mars/Olympus" in ran.err, "the next one above is taken"
 
 
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(costguard: Command) -> None:

@@ -129,16 +129,29 @@ def test_explain_names_the_route_of_a_notice_that_is_not_delivered_and_what_came
     assert ("tried again at" in ran.out, "given up" in ran.out) == (True, True)
 
 
-def test_init_offers_the_test_on_a_terminal(tmp_path: Path) -> None:
+def test_init_sends_the_test_on_a_terminal(tmp_path: Path) -> None:
     with serving(cloud := Told()) as base:
         env = {**os.environ, "HOME": str(tmp_path), "CHAT": base.replace("http", "json") + f"/{TOKEN}"}
-        leader, follower = pty.openpty()
-        command = [sys.executable, "-m", "costguard", "init", "--guard", "--to", "env:CHAT", "--budget", "1", "--zone", "UTC"]
+        _, follower = pty.openpty()
+        command = [
+            sys.executable,
+            "-m",
+            "costguard",
+            "init",
+            "--guard",
+            "--to",
+            "env:CHAT",
+            "--budget",
+            "1",
+            "--zone",
+            "UTC",
+            "--idle",
+            "tell",
+        ]
         with subprocess.Popen(
             command, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=tmp_path, text=True
         ) as process:
-            os.write(leader, b"y\n")
             out, _ = process.communicate(timeout=100)
     assert process.returncode == 0, out
-    assert "Test of env:CHAT: delivered: 200" in out
+    assert "Sent a test to env:CHAT: 200" in out
     assert len(cloud.asked) == 1

@@ -14,7 +14,7 @@ from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import is_claimed
 from costguard.guard.overrides import is_group_head
 from costguard.guard.policy import CAP_RULE, IDLE_RULE, LIMIT_RULE, PolicyTarget
-from costguard.guard.reach import ACTS, ASKS, BLIND, compute_reach, describe_provider_reach, describe_reach
+from costguard.guard.reach import ACTS, ASKS, BLIND, TELLS, compute_reach, describe_provider_reach, describe_reach
 from costguard.guard.signals import ACTIVE, UNKNOWN, Activity
 from costguard.metering.observation import Handling
 from costguard.settings import check_settings
@@ -131,6 +131,19 @@ def test_what_a_policy_can_reach_follows_from_what_is_measured_and_what_a_stop_l
     found = compute_reach(exact, [machine(handling=stops)], measures={}, agents=[machine().observation.key], owner_from=())
     assert [one.outcome for one in found] == [ACTS]
     assert list(describe_reach(exact, found)) == ["idle-gpu can act by itself on 1 of 1 running machine."]
+
+
+def test_a_machine_that_nobody_owns_or_claims_is_not_counted_as_one_to_act_on() -> None:
+    for ours, outcome in ((True, ACTS), (False, TELLS)):
+        (found,) = compute_reach(
+            policy(when={"state": "idle", "confidence": 0.9}),
+            [machine(handling=Handling(stops=True), owner="")],
+            measures={"aws": ("duty", "cpu", "io")},
+            agents=(),
+            owner_from=(),
+            is_ours=lambda *_, ours=ours: ours,
+        )
+        assert (found.outcome, "claims" in found.why) == (outcome, not ours)
 
 
 @pytest.mark.parametrize(

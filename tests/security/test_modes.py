@@ -90,11 +90,11 @@ def test_what_is_put_in_place_is_private_by_itself_and_leaves_nothing_else(tmp_p
     ("words", "target"),
     [
         (("calibrate", "runs.csv", "--calibration", "shared/mine.json"), "mine.json"),
-        (("init", "--force", "--path", "shared/made.toml"), "made.toml"),
+        (("init", "--path", "shared/made.toml"), "made.toml"),
     ],
     ids=["calibrate", "init"],
 )
-def test_a_link_in_the_way_is_replaced_and_not_followed(house: House, words: tuple[str, ...], target: str) -> None:
+def test_a_link_in_the_way_is_not_written_through(house: House, words: tuple[str, ...], target: str) -> None:
     """Whoever may put links where a file is written must not choose another file that is overwritten."""
     (house.folder / "runs.csv").write_text(RUNS)
     shared, victim = house.folder / "shared", house.folder / "diary"
@@ -104,8 +104,10 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(house: House, words: tup
         (shared / target).symlink_to(victim)
     for guess in (f"{target}.{os.getpid()}.new", f".{target}.unfinished", f"{target}.new"):
         (shared / guess).symlink_to(victim)
-    assert house.run(*words) == 0, house.said
+    assert house.run(*words) == (2 if words[0] == "init" else 0), house.said
     assert victim.read_text() == "dear diary"
+    if words[0] == "init":  # it extends what is there, and a diary is no settings file
+        return
     assert (shared / target).is_file()
     assert not (shared / target).is_symlink()
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from costguard.guard.alerts.alert import is_admin_route
 from costguard.guard.context import GuardConfig
+from costguard.guard.evaluation import is_claimed
 from costguard.guard.policy import Policy, Rails
 from costguard.guard.reach import compute_reach, describe_reach
 from costguard.guard.signals import IO
@@ -97,12 +99,12 @@ def describe_machines(
 
     `agents`: the machines with an agent.
     """
-    measures = read_measured_families(settings)
+    measures, is_ours = read_measured_families(settings), partial(is_claimed, build_guard_config(settings))
     owner_from, machines = settings.defaults.owner_from, list(live)
     return [
         sentence
         for policy in policies
         for sentence in describe_reach(
-            policy, compute_reach(policy, machines, measures=measures, agents=agents, owner_from=owner_from)
+            policy, compute_reach(policy, machines, measures=measures, agents=agents, owner_from=owner_from, is_ours=is_ours)
         )
     ]

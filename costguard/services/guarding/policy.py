@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -110,12 +110,19 @@ def try_policy(name: str, fact_texts: Sequence[str], *, config: str | None = Non
 
 
 def arm_policy(
-    name: str, level: str, *, why: str | None = None, config: str | None = None, offline: bool = False
+    name: str,
+    level: str,
+    *,
+    why: str | None = None,
+    config: str | None = None,
+    offline: bool = False,
+    agree: Callable[[CommandAnswer, str], bool] | None = None,
 ) -> CommandAnswer:
     """Answer `costguard policy arm`: set how far it may go for 90 days.
 
     Raising the level shows the plan first; lowering it applies at once. `name`: of a policy, or "budget:NAME" of a hard
     budget, which the settings arm until a person lowers it. `offline`: the plan is made without asking providers.
+    `agree`: shows a person the plan and asks before the level is raised; it is then not shown again. NoAnswerError for a no.
     """
     settings, at = read_settings(config), overrides.get_now()
     caps = build_cap_policies(settings.budgets)
@@ -126,11 +133,16 @@ def arm_policy(
     reason = (why or "").strip()
     override = _make_arming(policy, level, reason, at)
     shown = _plan_with_override(config, override, offline=offline) if raised else None
+    if shown is not None and agree is not None:
+        question = "\n".join((*list_reach(settings, [policy]), f"Arm {name} for {level} for {ARMED_FOR.days} days?"))
+        if not agree(shown, question):
+            raise NoAnswerError(f"{name} was not armed; it stays at {old_level}", hint="costguard plan shows what it would do")
+        shown = None
     with overrides.open_guard_store(settings) as book:
         book.add_override(override)
     goes = min(policy.arm, level, key=LEVELS.index)
     lead = [f"{name} is armed for {goes} until {format_local_time(override.until or at)}; it was {old_level}."]
-    if raised and policy not in caps:  # whom a budget concerns is its own match, which the plan shows
+    if raised and agree is None and policy not in caps:  # whom a budget concerns is its own match, which the plan shows
         lead += [*list_reach(settings, [policy]), *list_unowned(settings, policy)]
     if goes != level:
         lead.append(f'The settings say arm = "{policy.arm}", which is the maximum: change it there too.')

@@ -35,14 +35,15 @@ def answer_notify_test(name: str | None = None, *, config: str | None = None, of
     if name is not None:
         require_one_of(name, [route.name for route in routes], "ROUTE")
         routes = tuple(route for route in routes if route.name == name)
-    tests = [_send_test(route, channel, settings) for route in routes for channel in route.channels]
+    tests = [send_test(route, channel, settings) for route in routes for channel in route.channels]
     failed = [one for one in tests if one.outcome != "delivered"]
     hint = "costguard doctor checks the address; correct the route and test it again"
     refusal = NoAnswerError(f"not delivered whole: {', '.join(f'{one.route} ({one.channel})' for one in failed)}", hint=hint)
     return CommandAnswer(document=build_route_test_document(tests), refusal=refusal if failed else None)
 
 
-def _send_test(route: AlertRoute, channel: str, settings: Settings) -> RouteTest:
+def send_test(route: AlertRoute, channel: str, settings: Settings) -> RouteTest:
+    """Send a test message to one channel of a route, and return what came back."""
     severity = max(route.min_severity, WARNING if channel in route.pagers else route.min_severity, key=SEVERITIES.index)
     at = SystemClock().now()
     alert = Alert(

@@ -11,6 +11,7 @@ from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.overrides import FREEZE, is_override_open
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.agents.records import load_agents
+from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard_records import SnapshotRecords
@@ -69,6 +70,8 @@ def answer_status(
     warnings = looked.told if looked else ()
     source = views.describe_status_source(asked_because=doubt, run_at=view.seen_at, at=status.at, offline=offline)
     document = views.build_status_document(status, warnings, head, settings.display.find_exchange(status.at), source)
+    places = {"settings": settings.file or None, "ledger": parse_ledger_address(resolve_ledger_url(settings)).shown}
+    document = replace(document, data={**document.data, **places})
     incomplete = views.build_incomplete_status_error(status, looked.refused if looked else ()) if strict else None
     return CommandAnswer(
         document=fold_status(document, status) if line else document,

@@ -1,4 +1,4 @@
-"""`doctor`, `providers` and `init`: what is configured, what works, and a first settings file.
+"""`doctor` and `providers`: what is configured, and what works.
 
 Every account is examined in parallel; one that hangs or fails is reported as a finding and does not affect the others.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
 from costguard.guard.overrides import ACCOUNT
@@ -21,18 +20,10 @@ from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import check_provider_tables, open_providers
 from costguard.services.poll.listing_validation import check_own_scopes, describe_failure
 from costguard.settings import (
-    CONFIG_VARIABLE,
-    FILE_NAME,
     Settings,
-    check_settings,
-    expand_path,
-    load_zone,
     read_settings,
     resolve_ledger_url,
 )
-from costguard.settings.example import LOSING_PROVIDER, render_settings_file
-from costguard.system.atomic_file import write_file_atomically
-from costguard.values.checks import require_one_of
 from costguard.values.provider import (
     CHECK_BAD,
     CHECK_GOOD,
@@ -41,7 +32,6 @@ from costguard.values.provider import (
     IDENTITY_CHECK,
     REACHABLE_CHECK,
     HealthCheck,
-    check_provider_table,
 )
 from costguard.values.resource import ScopeKey
 from costguard.values.text_format import limit_lines
@@ -49,8 +39,6 @@ from costguard.views.setup import (
     AccountChecks,
     InstalledProvider,
     build_doctor_document,
-    build_example_document,
-    build_init_document,
     build_providers_document,
 )
 
@@ -90,7 +78,7 @@ def answer_doctor(
     findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
     own, routes = _check_installation(settings), tuple(check_routes(settings))
     shown = [*notes, *_list_reach(settings)]
-    document = build_doctor_document(findings, own, routes=routes, notes=shown, all_checks=all_checks)
+    document = build_doctor_document(findings, own, routes=routes, notes=shown, all_checks=all_checks, file=settings.file)
     checks = [(one.provider, check) for one in (*findings, own, *routes) for check in one.checks]
     bad = [f"{provider}: {check.subject}" for provider, check in checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(dict.fromkeys(bad))}", hint="apply the fixes above") if bad else None
@@ -386,97 +374,3 @@ def _to_examination(name: str, answer: AccountExamination | BaseException) -> Ac
     return AccountExamination(
         provider=name, account="", checks=(HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=why),)
     )
-
-
-def answer_example(name: str, *, path: str | None = None, force: bool = False) -> CommandAnswer:
-    """Answer `costguard init --example NAME`: write one of the shipped example files."""
-    from costguard.data import EXAMPLES
-
-    names = tuple(sorted(one.stem for one in EXAMPLES.glob("*.toml")))
-    require_one_of(name, names, "--example")
-    target = check_free_path(path, force=force)
-    text = (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
-    check_settings(text, str(target))
-    _write_settings(target, text)
-    return CommandAnswer(document=build_example_document(str(target), name))
-
-
-def answer_init(
-    *,
-    path: str | None = None,
-    force: bool = False,
-    budget: str | None = None,
-    zone: str | None = None,
-    notices: str | None = None,
-    ask_loss: Callable[[], bool] | None = None,
-) -> CommandAnswer:
-    """Answer `costguard init`: write a settings file that enables providers with found credentials. No provider is asked.
-
-    `notices`: where the warnings of an idle policy go, which is then part of the file, with a budget; None: neither.
-    `ask_loss`: asks whether its policy for LOSING_PROVIDER may stop machines although that deletes a disk; None: it may not. It
-    is asked only where that provider has credentials.
-    """
-    target = check_free_path(path, force=force)
-    if zone is not None:
-        load_zone(zone, "--zone")
-    installed = plugins.load_providers()
-    with open_providers(Settings(), found_too=True) as clouds:
-        provider_names = tuple(cloud.name for cloud in clouds if cloud.error is None)
-        unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
-    cap = _parse_cap(budget) or (GUARD_CAP if notices is not None else None)
-    loss = ask_loss is not None and LOSING_PROVIDER in provider_names and ask_loss()
-    manifests = [installed.found[name].manifest for name in sorted(installed.found)]
-    text = render_settings_file(manifests, chosen=provider_names, cap=cap, zone=zone, notices=notices, loss=loss)
-    settings = check_settings(text, str(target))  # what is written can be read
-    for name, table in settings.providers.items():
-        check_provider_table(table, installed.found[name].manifest.settings, f"providers.{name}")
-    _write_settings(target, text)
-    looked = {
-        name: one.manifest.credentials
-        for name, one in installed.found.items()
-        if name not in provider_names and name not in unready
-    }
-    usual = target.resolve() == expand_path(os.environ.get(CONFIG_VARIABLE) or FILE_NAME).resolve()
-    document = build_init_document(
-        str(target), provider_names, looked, unready, cap=cap, zone=zone, usual=usual, guarded=notices
-    )
-    return CommandAnswer(document=document)
-
-
-def add_route_test(answer: CommandAnswer, path: str | None) -> CommandAnswer:
-    """Send a message to each route of the settings file that `init` wrote; return its answer with what came back."""
-    from costguard.services.guarding.route_checks import answer_notify_test
-
-    tests = answer_notify_test(config=path or FILE_NAME).document.records
-    lines = (f"Test of {one['channel']}: {one['outcome']}{f': {text}' if (text := one['answer']) else ''}." for one in tests)
-    return replace(answer, document=replace(answer.document, notes=(*lines, *answer.document.notes)))
-
-
-GUARD_CAP = "200 USD"
-"""The monthly budget of `init --guard` where none was stated: that of one person with one rented GPU."""
-
-
-def _write_settings(target: Path, text: str) -> None:
-    try:
-        write_file_atomically(target, text.encode())
-    except OSError as full:
-        what = f"cannot be written: {full.strerror or type(full).__name__}"
-        raise InputError(what, field=str(target), hint="name another place with --path") from None
-
-
-def check_free_path(path: str | None, *, force: bool) -> Path:
-    """Return where to write; raise InputError if the file exists and may not be replaced."""
-    target = expand_path(path or FILE_NAME)
-    if target.is_dir():
-        raise InputError("is a folder", field=str(target), hint=f"write --path {target / FILE_NAME}")
-    if not force and (target.exists() or target.is_symlink()):
-        raise InputError("already exists", field=str(target), hint="--force replaces it; --path names another")
-    return target
-
-
-def _parse_cap(amount: str | None) -> str | None:
-    """Return an amount with its currency; US dollars if none is stated."""
-    text = (amount or "").strip()
-    if not text:
-        return None
-    return text if any(character.isalpha() for character in text) else f"{text} USD"
