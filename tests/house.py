@@ -165,7 +165,7 @@ BUDGETS = {
     "costguard/integrations": 250,
     "costguard/ledger": 14_629,
     "costguard/mcp": 601,
-    "costguard/metering": 4019,
+    "costguard/metering": 4033,
     "costguard/notifiers": 1_560,
     "costguard/providers": 1750,
     "costguard/quoting": 2_190,

@@ -6,7 +6,7 @@ in a period and 100 h left of it, it costs 100 + 2.10 x 100 = $310; low, expecte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache, partial
@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from costguard.metering.accrual import POLL_GAP
 from costguard.metering.meter import COMPUTE, FIXED_UNITS, GB, Meter, find_billing_month
 from costguard.metering.span import Span
-from costguard.metering.spending import LiveResource
+from costguard.metering.spending import LiveResource, UnobservedUsage
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.money import Money, MoneyInterval, divide_half_even, make_zero_interval
@@ -82,15 +82,18 @@ def list_burns(
     )
 
 
-def list_line_burns(burning: Iterable[tuple[Sequence[Span], Sequence[Span], bool]], at: datetime) -> tuple[AttributedBurn, ...]:
-    """Return what `list_burns` does without planned stops.
+def list_line_burns(
+    lines: Iterable[tuple[Span, bool]], unobserved: Iterable[UnobservedUsage], at: datetime
+) -> tuple[AttributedBurn, ...]:
+    """Return what `list_burns` does without planned stops: of `unobserved`, the burn of machines that look alike is one.
 
-    `burning`: for each resource its open lines, the usage that may bill unobserved, and whether complete listings lack it.
+    `lines`: each open line, and whether complete listings lack its resource.
     """
+    known = ((span, _compute_line_burn(span, at, doubtful=absent).bounds) for span, absent in lines)
+    alike = ((span, usage) for usage in unobserved for span in usage.spans)
+    possible = ((span, _compute_line_burn(span, at, doubtful=True).bounds.multiply(len(of.numbers))) for span, of in alike)
     return tuple(
-        AttributedBurn(attribution=span.attribution, hourly=hourly.bounds, since=span.start)
-        for lines, unheard, absent in burning
-        for span, hourly in _yield_line_burns(lines, unheard, at, absent=absent)
+        AttributedBurn(attribution=span.attribution, hourly=hourly, since=span.start) for span, hourly in (*known, *possible)
     )
 
 

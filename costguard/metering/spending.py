@@ -74,6 +74,17 @@ class LiveResource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnobservedUsage:
+    """What machines that look alike may have billed since anybody looked, each of them as much.
+
+    `numbers`: their rows in the ledger. `spans`: of one of them; those of the others differ in the key alone.
+    """
+
+    numbers: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LifetimeCost:
     """The recorded lifetime cost of one resource in one currency, ended or not.
 

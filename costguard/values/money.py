@@ -174,6 +174,10 @@ class MoneyInterval:
         """Add low to low, expected to expected and high to high."""
         return MoneyInterval(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
 
+    def multiply(self, count: int) -> MoneyInterval:
+        """Return `count` times the interval."""
+        return MoneyInterval(low=self.low * count, expected=self.expected * count, high=self.high * count)
+
     def format_ends(self, places: int = 2) -> dict[str, str]:
         """Return low, expected and high as decimal strings."""
         return {"low": self.low.format(places), "expected": self.expected.format(places), "high": self.high.format(places)}

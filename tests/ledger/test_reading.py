@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from costguard.errors import InputError
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.scope_state import load_scopes
 from costguard.ledger.spans.writer import LedgerWriter
@@ -25,10 +27,13 @@ from costguard.metering.accrual import POLL_GAP, find_dearest_meters, find_last_
 from costguard.metering.billing import get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
+from costguard.metering.observation import Observation, Price
 from costguard.metering.span import KnownUntil, Span, compute_charge, compute_known_until, count_expected_us
 from costguard.metering.spending import PollStretch, ScopeCoverage, Spending
+from costguard.reporting.statement.sections import sum_resource_costs
 from costguard.values.calendar import Period
 from costguard.values.instant import to_micros
+from costguard.values.money import Rate
 from costguard.values.resource import ENDED, INSTANCE, Attribution, ResourceKey
 from tests.campaign import examples
 from tests.ledger.fleet import (
@@ -199,6 +204,33 @@ def test_what_lives_is_what_a_writer_remembers_as_not_ended(
         assert one.unheard == silent[one.observation.key]
         high += sum(compute_charge(span, Period(start=span.start, end=as_of)).high.nano for span in one.unheard)
         assert (one.spent.low.nano, one.spent.expected.nano, one.spent.high.nano) == (low, expected, high)
+
+
+def test_machines_that_look_alike_are_read_as_one_and_others_by_themselves(url: str) -> None:
+    def stopped(number: int, state: str = "stopped", **other: Any) -> Observation:  # noqa: ANN401 - any field
+        one = machine(f"i-{number}", state, labels=(("run", str(number)), ("team", "vision")))
+        return replace(one, **{"name": f"run {number}"} | other)
+
+    other_price = (Price(Rate.parse("9")),)
+    unlike: tuple[dict[str, Any], ...] = (
+        {"owner": "eve"},
+        {"labels": (("team", "speech"),)},
+        {"prices": other_price},
+        {"instance_type": "h2"},
+    )
+    fleet = [*map(stopped, range(3)), *(stopped(3 + number, **other) for number, other in enumerate(unlike))]
+    running = stopped(8, "running")
+    recorded(url, poll(0, *fleet, stopped(7, "running"), running), poll(2, *fleet, stopped(7, "running"), running))
+    recorded(url, poll(3, *fleet[1:], stopped(7), running))  # one is lacking, one stopped since the last look
+    as_of, silent = START + DAY, unheard_of(url, START + DAY)
+    with ReportReader(url, rules=RULES) as found:
+        _, unobserved = found.load_burning(as_of)
+        spent = summed(found.load_spending(Period(start=START, end=as_of), as_of))
+        costs = found.load_costs(Period(start=START, end=as_of), as_of)
+        assert {one.observation.key: one.unheard for one in found.load_live(as_of)} == silent
+    assert sorted(len(one.numbers) for one in unobserved) == [1] * 6 + [2]
+    assert spent == reckoned(url, Period(start=START, end=as_of), as_of) == summed(sum_resource_costs(costs))
+    assert len({one.number for one in costs}) == len(fleet) + 2
 
 
 def test_an_open_span_reaches_as_far_as_its_scope_and_at_most_until_now(url: str) -> None:

@@ -20,7 +20,7 @@ from costguard.metering.observation import Disk, Estimate, Observation, Price, T
 from costguard.metering.span import Span, apply_bill
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Rate
-from costguard.values.resource import Attribution, Incarnation, ResourceKey, make_storable
+from costguard.values.resource import GROUPED_LABELS, Attribution, Incarnation, ResourceKey, make_storable
 
 if TYPE_CHECKING:  # a type and no more: it is known to the type checker's library only
     from _typeshed import DataclassInstance
@@ -44,6 +44,7 @@ CACHED_RESOURCES = 10_000
 """So many rows are remembered as what they were last read as: a watchdog reads the same ones in each run."""
 
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+_decode = json.JSONDecoder().raw_decode
 _PLAIN_FIELDS = ("state", "kind", "tier", "name", "instance_type", "gpu", "gpu_count", "owner", "why", "vcpus", "ram_gb")
 _TIME_FIELDS = ("created_at", "started_at", "stopped_at")
 _get_plain_fields, _get_time_fields = attrgetter(*_PLAIN_FIELDS), attrgetter(*_TIME_FIELDS)
@@ -90,6 +91,24 @@ def decode_observation(key: ResourceKey, text: str) -> tuple[Observation, tuple[
     fields_by_name["disks"] = tuple(Disk(*row) for row in fields_by_name.get("disks", ()))
     fields_by_name["counters"] = tuple(TrafficCounter(*row) for row in fields_by_name.get("counters", ()))
     return Observation(key=key, **fields_by_name), unproven
+
+
+def strip_identity(text: str) -> str:
+    """Return what a text of `encode_observation` says beside the name, the times and the labels that group no spending.
+
+    Machines at one place with equal remainders cost the same, and their spending is grouped alike.
+    """
+    fields_by_name: dict[str, Any] = _decode(text)[0]
+    for name in ("name", "unproven_ends", *_TIME_FIELDS):
+        fields_by_name.pop(name, None)
+    labels = fields_by_name.pop("labels", ())
+    return f"{fields_by_name}{[label for label in labels if label[0].lower() in GROUPED_LABELS]}"
+
+
+def decode_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the labels in a text written by `encode_observation`, "" or None for none."""
+    values: dict[str, Any] = json.loads(detail) if detail else {}
+    return tuple((name, value) for name, value in values.get("labels", ()))
 
 
 def _encode_disk(disk: Disk) -> tuple[object, ...]:

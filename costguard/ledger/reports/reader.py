@@ -28,6 +28,7 @@ from costguard.ledger.cost_entries import load_entries, load_entries_by_number
 from costguard.ledger.db.codecs import (
     Query,
     SqlRow,
+    decode_labels,
     decode_optional_instant,
     decode_span,
     split_batches,
@@ -36,7 +37,7 @@ from costguard.ledger.db.reader import OpenSnapshot
 from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.holds import load_committed_holds
 from costguard.ledger.reports.acts import load_confirmed_acts
-from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader, parse_labels
+from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
 from costguard.ledger.spans.correction_parts import (
     END,
     RESOURCE,
@@ -65,7 +66,7 @@ from costguard.ledger.tables.samples import SampleHourRow, SampleRow
 from costguard.ledger.tables.spans import AttributionRow, ObservationRow, ResourceRow, SpanRow
 from costguard.ledger.types import BIG_INTEGER
 from costguard.metering.span import KnownUntil, Span
-from costguard.metering.spending import BilledResource
+from costguard.metering.spending import BilledResource, UnobservedUsage
 from costguard.reporting.statement.groups import LEDGER_KEYS
 from costguard.reporting.statement.history import DailyCost, HourlyRateChanges
 from costguard.reporting.statement.idle_stretches import SamplePair, TimeRange
@@ -107,8 +108,7 @@ class ReportReader(SpendingReader):
             sums = PeriodSums(ask, load_attributions(ask), each=True)
             sums.add_closed(period)
             sums.add_open(period, self._make_reach(ask, as_of))
-            for number, spans in self._load_unobserved(ask, books, as_of).items():
-                sums.add_unobserved(period, spans, number)
+            sums.add_unobserved(period, self._load_unobserved(ask, books, as_of))
             attributions = sums.attributions
             entered = []
             for one in load_entries(ask, period):
@@ -131,21 +131,15 @@ class ReportReader(SpendingReader):
                     if nanos[2] or nanos[3]
                 ]
 
-    def load_burning(self, as_of: datetime) -> list[tuple[tuple[Span, ...], tuple[Span, ...], bool]]:
-        """Return for each billing resource its open spans, its possible unobserved usage, and whether listings lack it."""
-        lines: dict[int, list[Span]] = defaultdict(list)
-        lacking = set[int]()
+    def load_burning(self, as_of: datetime) -> tuple[list[tuple[Span, bool]], Sequence[UnobservedUsage]]:
+        """Return each open span, with whether listings lack its resource, and the usage that may bill unobserved."""
         with self._reader.snapshot() as ask:
-            unheard = self._load_unobserved(ask, load_books(ask), as_of)
-            attributions = load_attributions(ask)
-            for resource, absent_us, attribution, *columns in ask(_select_burning()):
-                lines[resource].append(decode_span(NO_RESOURCE, attributions[attribution], columns))
-                if absent_us is not None:
-                    lacking.add(resource)
-        return [
-            (tuple(lines.get(number, ())), tuple(unheard.get(number, ())), number in lacking)
-            for number in sorted({*lines, *unheard})
-        ]
+            unobserved, attributions = self._load_unobserved(ask, load_books(ask), as_of), load_attributions(ask)
+            lines = [
+                (decode_span(NO_RESOURCE, attributions[attribution], columns), absent_us is not None)
+                for absent_us, attribution, *columns in ask(_select_burning())
+            ]
+        return lines, unobserved
 
     def load_billed_resources(self, numbers: Collection[int], *, labels: Collection[str] = ()) -> dict[int, BilledResource]:
         """Return the resources of these row numbers, as last seen.
@@ -156,7 +150,7 @@ class ReportReader(SpendingReader):
         matches = _make_label_filter(labels) if labels else None
         with self._reader.snapshot() as ask:
             for number, *key, name, detail in read_batches(ask, _select_resources(details=bool(labels)), sorted(numbers)):
-                carried = parse_labels(detail) if matches and detail and matches(detail) else ()
+                carried = decode_labels(detail) if matches and detail and matches(detail) else ()
                 resources[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
             entered = load_entries_by_number(ask, [-number for number in numbers if number < 0])
         return resources | {-one.number: one.bearer for one in entered}
@@ -318,8 +312,8 @@ def _select_lines() -> Rows:
 @cache
 def _select_burning() -> Rows:
     _, _, absent_us = select_seen()
-    spans = select_columns(col(SpanRow.resource_id), absent_us, col(SpanRow.attribution_id), *SPAN).select_from(SpanRow)
-    return _join_last_observation(spans).where(col(SpanRow.end_us).is_(None))
+    spans = select_columns(absent_us, col(SpanRow.attribution_id), *SPAN).select_from(SpanRow)
+    return _join_last_observation(spans).where(col(SpanRow.end_us).is_(None)).order_by(col(SpanRow.resource_id))
 
 
 def _join_last_observation(spans: Rows) -> Rows:

@@ -6,27 +6,24 @@ nano-unit. Charge items are read a few hundred resources at a time.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import cache
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import CompoundSelect, ScalarSelect, Text, bindparam, func, or_, union, union_all
+from sqlalchemy import CompoundSelect, ScalarSelect, Text, bindparam, func, union_all
 from sqlalchemy import select as select_columns
-from sqlalchemy.orm import aliased
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from costguard.bills.drift import ReconciliationRecord
 from costguard.budgets.spend_forecast import Part, PastHours
 from costguard.ledger.cost_entries import load_entries
-from costguard.ledger.db.codecs import NanoAmounts, Query, SqlRow, decode_optional_instant, decode_span, split_batches
+from costguard.ledger.db.codecs import NanoAmounts, Query, decode_optional_instant
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.spans import sums as paid
@@ -37,23 +34,21 @@ from costguard.ledger.spans.correction_parts import (
     Rows,
     join_parts,
     select_corrected,
-    select_corrected_span,
 )
 from costguard.ledger.spans.hourly import load_past_hours
 from costguard.ledger.spans.scope_state import (
     ScopeRecord,
-    find_last_observation,
     is_resource,
+    load_alike,
     load_attributions,
     load_books,
     load_living,
-    load_living_of,
     load_poll_stretches,
     name_resource,
 )
-from costguard.ledger.spans.sums import PeriodSums, ReachFunction, build_money_interval, compute_open_amounts, select_seen
+from costguard.ledger.spans.sums import PeriodSums, build_money_interval, compute_open_amounts
 from costguard.ledger.tables.samples import SampleHourRow, SampleRow
-from costguard.ledger.tables.spans import CorrectionPartRow, CorrectionRow, CoverageRow, ObservationRow, ResourceRow, SpanRow
+from costguard.ledger.tables.spans import CoverageRow, ResourceRow, SpanRow
 from costguard.metering.accrual import (
     ABSENCE_SETTLES_AFTER,
     POLL_GAP,
@@ -63,18 +58,18 @@ from costguard.metering.accrual import (
     needs_price_ceilings,
 )
 from costguard.metering.billing import BillingRule, get_billing_rule, list_unpriced_parts
-from costguard.metering.charge_item import BilledSpan, ChargeItem, itemize_spans
+from costguard.metering.charge_item import ChargeItem
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.meter import Line, Meter
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import KnownResource
 from costguard.metering.span import KnownUntil, Span, compute_amounts, compute_known_until
-from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch, ScopeCoverage, Spending
+from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch, ScopeCoverage, Spending, UnobservedUsage
 from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import Money
-from costguard.values.resource import Attribution, ResourceKey, make_storable
+from costguard.values.resource import ResourceKey, make_storable
 from costguard.values.sample import Sample, SampleHour
 
 PriceCeilings = Callable[[], Mapping[str, int]]
@@ -104,7 +99,7 @@ class SpendingReader:
     ) -> None:
         self._reader, self._rules, self._ceilings, self._gap = LedgerReader(url), rules, ceilings, gap
         self.close = self._reader.close
-        self._unobserved: dict[datetime, dict[int, tuple[Span, ...]]] | None = None
+        self._unobserved: dict[datetime, Sequence[UnobservedUsage]] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -118,8 +113,7 @@ class SpendingReader:
             sums, books = PeriodSums(ask, load_attributions(ask)), load_books(ask)
             sums.add_closed(period)
             sums.add_open(period, lambda scope_id, *times: self._compute_reach(books[scope_id], *times, as_of=as_of))
-            for spans in self._load_unobserved(ask, books, as_of).values():
-                sums.add_unobserved(period, spans)
+            sums.add_unobserved(period, self._load_unobserved(ask, books, as_of))
             return [*sums.build_spending(), *(one.to_spending() for one in load_entries(ask, period))]
 
     def load_past_hours(self, at: datetime, parts: Collection[Part]) -> dict[Part, PastHours]:
@@ -132,13 +126,15 @@ class SpendingReader:
 
         Run no other query meanwhile.
         """
+        from costguard.ledger.spans.charge_items import iterate_charge_items  # only exports have them
+
         with self._reader.snapshot() as ask:
             books = load_books(ask)
 
             def reach(scope_id: int, *times: *tuple[datetime, datetime, datetime | None, datetime | None]) -> KnownUntil:
                 return self._compute_reach(books[scope_id], *times, as_of=as_of)
 
-            unheard = self._load_unobserved(ask, books, as_of)
+            unheard = _index_spans(self._load_unobserved(ask, books, as_of))
             yield from iterate_charge_items(ask, period, load_attributions(ask), reach, unheard)
             yield from (one.to_item() for one in load_entries(ask, period))
 
@@ -149,7 +145,8 @@ class SpendingReader:
         """
         with self._reader.snapshot() as ask:
             books, living = load_books(ask), load_living(ask)
-            spent, unheard = _sum_closed_spans(ask, [record.id for record in living]), self._load_unobserved(ask, books, as_of)
+            spent = _sum_closed_spans(ask, [record.id for record in living])
+            unheard = _index_spans(self._load_unobserved(ask, books, as_of))
             return [
                 self._make_live(books[record.scope_id], record.known, spent[record.id], unheard.get(record.id, ()), as_of)
                 for record in living
@@ -168,7 +165,7 @@ class SpendingReader:
         with self._reader.snapshot() as ask:
             resources = select_columns(col(ResourceRow.id), *RESOURCE).order_by(col(ResourceRow.id))
             books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(resources)}
-            sums, unheard = _sum_closed_spans(ask, list(keys)), self._load_unobserved(ask, books, as_of)
+            sums, unheard = _sum_closed_spans(ask, list(keys)), _index_spans(self._load_unobserved(ask, books, as_of))
             for record in load_living(ask):
                 for currency, more in self._sum_current(
                     books[record.scope_id], record.known, unheard.get(record.id, ()), as_of
@@ -284,7 +281,7 @@ class SpendingReader:
             open=spans,
             spent=build_money_interval((low, expected, high), currency),
             absent_at=resource.absent_at,
-            unheard=unheard,
+            unheard=tuple(replace(span, key=resource.observation.key) for span in unheard),
             not_counted=list_unpriced_parts(resource.observation, self._find_rule(book)),
         )
 
@@ -298,8 +295,8 @@ class SpendingReader:
         for span in unheard:
             yield span.meter.price.currency, compute_amounts(span, to_micros(span.start), to_micros(as_of))
 
-    def _load_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> dict[int, tuple[Span, ...]]:
-        """Return by resource the usage that may have billed since the last look; a snapshot of several answers reads it once.
+    def _load_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> Sequence[UnobservedUsage]:
+        """Return the usage that may have billed since the last look; a snapshot of several answers reads it once.
 
         No query if all scopes are covered.
         """
@@ -309,13 +306,13 @@ class SpendingReader:
             self._unobserved[as_of] = self._find_unobserved(ask, books, as_of)
         return self._unobserved[as_of]
 
-    def _find_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> dict[int, tuple[Span, ...]]:
-        silent = [number for number, book in books.items() if self._is_uncertain(book, as_of)]
-        spans_by_id, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
+    def _find_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> list[UnobservedUsage]:
+        silent = [(number, book) for number, book in books.items() if self._is_uncertain(book, as_of)]
+        usages, ceilings = list[UnobservedUsage](), dict[str, int]()
         meters_by_shape = dict[tuple[object, ...], dict[Line, Meter]]()
         with pause_gc():  # 18,000 observations without cycles
-            living = load_living_of(ask, silent) if silent else []
-        for one in living:
+            alike = list(load_alike(ask, {number: self._find_look(book) for number, book in silent})) if silent else []
+        for one, numbers in alike:
             book = books[one.scope_id]
             seen_at = find_last_seen(one.known, book.state)
             if not self._is_stale(book, seen_at, as_of):
@@ -328,8 +325,13 @@ class SpendingReader:
                 meters_by_shape[shape] = find_dearest_meters(observation, rule, ceilings)
             dearest = meters_by_shape[shape]
             if spans := find_unobserved_usage(one.known, seen_at, as_of, rule=rule, dearest=dearest, gap=self._gap):
-                spans_by_id[one.id] = spans
-        return spans_by_id
+                usages.append(UnobservedUsage(numbers=numbers, spans=spans))
+        return usages
+
+    def _find_look(self, book: ScopeRecord) -> int | None:
+        """Return up to when the last complete listing of a scope shows what ran, in microseconds; None: there was none."""
+        at = book.state.complete_at
+        return None if at is None else to_micros(at - self._compute_lag(book))
 
     def _is_uncertain(self, book: ScopeRecord, as_of: datetime) -> bool:
         """Return whether the scope may hold resources that were not looked at for too long.
@@ -376,6 +378,11 @@ class SpendingReader:
 _IDENTITY = ("key", "name", "labels", "owner", "created_at", "started_at", "stopped_at")
 _get_shape = attrgetter(*(field.name for field in fields(Observation) if field.name not in _IDENTITY))
 """Return what the prices of an observation depend on beside its region: many machines of a fleet share it."""
+
+
+def _index_spans(unobserved: Iterable[UnobservedUsage]) -> dict[int, tuple[Span, ...]]:
+    """Return by resource what may have billed since anybody looked; a span has the key of one of the machines alike."""
+    return {number: usage.spans for usage in unobserved for number in usage.numbers}
 
 
 def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:
@@ -429,72 +436,3 @@ def _select_hours() -> CompoundSelect[Any]:
     single = select_columns(single_hour, func.count(), func.sum(value), func.min(value), func.max(value))
     of_signal = (col(SampleRow.resource_id) == number, col(SampleRow.signal) == signal)
     return union_all(sums, single.where(*of_signal, *within).group_by(single_hour))
-
-
-UnobservedSpans = Mapping[int, Sequence[Span]]
-"""By resource, what may have billed since anybody looked."""
-
-_LastSeen = tuple[int, int, int | None, int | None]
-"""A resource's scope, and when it was last told of, seen, and found absent."""
-
-
-def iterate_charge_items(
-    ask: Query, period: Period, attributions: Mapping[int, Attribution], reach: ReachFunction, unheard: UnobservedSpans
-) -> Iterator[ChargeItem]:
-    """Yield every charge item of `period`; open spans count as far as they are known to go."""
-    start, end = to_micros(period.start), to_micros(period.end)
-    numbers = {number for (number,) in ask(_select_billed_resources(), {"start": start, "end": end})} | unheard.keys()
-    for batch in split_batches(sorted(numbers)):
-        spans = ask(_select_item_spans(), {"ids": batch, "start": start, "end": end})
-        of = defaultdict[int, list[SqlRow]](list, {number: list(rows) for number, rows in groupby(spans, itemgetter(0))})
-        for number, *key, scope_id, at_us, seen_us, absent_us, name, detail in ask(_select_resources(), {"ids": batch}):
-            resource_key = ResourceKey(*key)
-            last_seen = (scope_id, at_us, seen_us, absent_us)
-            billed = [_make_billed_resource(resource_key, attributions, row, last_seen, reach) for row in of[number]]
-            billed += [BilledSpan(span) for span in unheard.get(number, ())]
-            yield from itemize_spans(resource_key, billed, period, name=name or "", tags=parse_labels(detail))
-
-
-def _make_billed_resource(
-    key: ResourceKey, attributions: Mapping[int, Attribution], row: SqlRow, last_seen: _LastSeen, reach: ReachFunction
-) -> BilledSpan:
-    _, attribution_id, corrected, *columns = row
-    span = decode_span(key, attributions[attribution_id], columns)
-    if span.end is not None:
-        return BilledSpan(span, corrected=bool(corrected))
-    scope_id, at_us, seen_us, absent_us = last_seen
-    return BilledSpan(
-        span,
-        reach(scope_id, span.start, from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)),
-    )
-
-
-def parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the labels in a text written by `codecs.encode_observation`."""
-    values: dict[str, Any] = json.loads(detail) if detail else {}
-    return tuple((name, value) for name, value in values.get("labels", ()))
-
-
-@cache
-def _select_billed_resources() -> CompoundSelect[Any]:
-    resources = select_columns(col(SpanRow.resource_id)).where(col(SpanRow.start_us) < END)
-    return union(resources.where(col(SpanRow.end_us) > START).distinct(), resources.where(col(SpanRow.end_us).is_(None)))
-
-
-@cache
-def _select_item_spans() -> Rows:
-    resource_id, end_us = col(SpanRow.resource_id), col(SpanRow.end_us)
-    columns = (resource_id, col(SpanRow.attribution_id), col(CorrectionRow.id).is_not(None), *select_corrected_span())
-    spans = join_parts(select_columns(*columns)).where(resource_id.in_(IDS), or_(end_us.is_(None), end_us > START))
-    order = (resource_id, col(SpanRow.start_us), col(SpanRow.id), col(CorrectionPartRow.start_us))
-    return spans.where(col(SpanRow.start_us) < END).order_by(*order)
-
-
-@cache
-def _select_resources() -> Rows:
-    last, listed = aliased(ObservationRow), aliased(ObservationRow)
-    resource = (col(ResourceRow.id), *RESOURCE, col(ResourceRow.scope_id), *select_seen(last))
-    resources = select_columns(*resource, col(listed.name), col(listed.detail)).select_from(ResourceRow)
-    resources = resources.outerjoin(last, col(last.id) == find_last_observation())
-    resources = resources.outerjoin(listed, col(listed.id) == find_last_observation(listed=True))
-    return resources.where(col(ResourceRow.id).in_(IDS)).order_by(col(ResourceRow.id))

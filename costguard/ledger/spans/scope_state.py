@@ -14,7 +14,7 @@ from functools import cache
 from heapq import heappush
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, bindparam, func, null, or_
+from sqlalchemy import ColumnElement, ScalarSelect, and_, bindparam, func, literal_column, null, or_
 from sqlalchemy import select as select_columns
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
@@ -29,6 +29,7 @@ from costguard.ledger.db.codecs import (
     decode_open_span,
     decode_optional_instant,
     decode_span,
+    strip_identity,
 )
 from costguard.ledger.db.rows import IDS, read_batches
 from costguard.ledger.spans.correction_parts import RESOURCE, SPAN, Rows
@@ -52,6 +53,7 @@ from costguard.values.calendar import Period
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.resource import ENDED, Attribution, ResourceKey, ScopeKey
 
+FOREVER_US = 2**62
 MEMORY_SPAN = timedelta(days=2)
 """AWS shows a terminated instance for about an hour, Lambda for hours; no provider is known to go on for days (2026-11)."""
 
@@ -137,10 +139,27 @@ def load_living(ask: Query) -> list[ResourceRecord]:
     return list(_load_records(ask, ask(_select_heads().where(col(ObservationRow.state) != ENDED)), past=False))
 
 
-def load_living_of(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]:
-    """Return the living resources of some scopes, with `settled` and `edges`."""
+def load_alike(ask: Query, looks_us: Mapping[int, int | None]) -> Iterator[tuple[ResourceRecord, tuple[int, ...]]]:
+    """Yield the living resources of some scopes, those that look alike together: one of them, and the rows of all.
+
+    `looks_us`: for each scope the instant of its last complete listing, less the listing's lag; None: there was none. Alike are
+    resources of a scope that have no open line and nothing that billed after that instant, and that cost the same if they bill.
+    A fleet of 18,000 stopped machines has a few hundred kinds, and only one of each is decoded.
+    """
     living = _select_heads().where(col(ObservationRow.state) != ENDED, col(ResourceRow.scope_id).in_(IDS))
-    return list(_load_records(ask, list(read_batches(ask, living, scope_ids))))
+    since = min((us for us in looks_us.values() if us is not None), default=0)
+    ends_us = dict(ask(_select_last_ends(), {"since": since}))
+    alike: dict[object, list[SqlRow]] = defaultdict(list)
+    for head in read_batches(ask, living, sorted(looks_us)):
+        number, scope_id, _, _, region, _, _, at_us, _, state, detail = head
+        look_us = looks_us[scope_id]
+        if look_us is None or state == ABSENT_STATE or ends_us.get(number, 0) > look_us:
+            alike[number].append(head)
+        else:
+            alike[scope_id, region, max(look_us, at_us), strip_identity(detail)].append(head)
+    records = _load_records(ask, [heads[0] for heads in alike.values()])
+    for record, heads in zip(records, alike.values(), strict=True):
+        yield record, tuple(head[0] for head in heads)
 
 
 def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, ResourceRecord]:
@@ -279,6 +298,15 @@ def _select_heads() -> Rows:
         ResourceRow, ObservationRow, col(ObservationRow.id) == find_last_observation()
     )
     return heads.order_by(col(ResourceRow.id))
+
+
+@cache
+def _select_last_ends() -> Rows:
+    """Select when each resource that billed after `since` last did; those with an open line bill for ever."""
+    end_us = col(SpanRow.end_us)
+    last = func.max(func.coalesce(end_us, literal_column(str(FOREVER_US))))
+    ends = select_columns(col(SpanRow.resource_id), last).where(or_(end_us.is_(None), end_us > bindparam("since")))
+    return ends.group_by(col(SpanRow.resource_id))
 
 
 @cache

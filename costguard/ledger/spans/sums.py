@@ -63,7 +63,7 @@ from costguard.ledger.tables.rollups import DailyRow, MonthlyRow
 from costguard.ledger.tables.spans import CorrectionPartRow, ObservationRow, ResourceRow, SpanRow
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import EDGE, MAYBE, KnownUntil, Span, compute_amounts, count_expected_us
-from costguard.metering.spending import Spending
+from costguard.metering.spending import Spending, UnobservedUsage
 from costguard.values.calendar import Period, find_month_of_day, find_month_start
 from costguard.values.instant import DAY_US, from_micros, to_micros
 from costguard.values.money import NANO, Money, MoneyInterval
@@ -125,15 +125,21 @@ class PeriodSums:
         for resource, attribution_id, span, far in iterate_open_spans(self._ask, self._attributions, end, reach):
             self._add_span(resource, attribution_id, span, *compute_open_amounts(span, start, end, far))
 
-    def add_unobserved(self, period: Period, spans: Iterable[Span], resource: int = 0) -> None:
-        """Add the possible cost in `period` of `spans` of `resource`, which are not in the ledger."""
+    def add_unobserved(self, period: Period, unobserved: Iterable[UnobservedUsage]) -> None:
+        """Add the possible cost in `period` of usage that is not in the ledger. Nobody knows that it ran, so it has no time."""
         start, end = to_micros(period.start), to_micros(period.end)
-        for span in spans:
+        for usage, span in ((alike, span) for alike in unobserved for span in alike.spans):
             if span.start >= period.end:  # of the month before: nearly always
                 continue
             number = self._numbers.setdefault(span.attribution, -1 - len(self._numbers))  # what never billed has no row
             self._attributions.setdefault(number, span.attribution)
-            self._add_span(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
+            price, (_, _, high) = span.meter.price, compute_amounts(span, start, end)
+            place = (number, span.meter.charge, price.currency, int(price.known))
+            if not self._each:
+                self._add_amounts(SumKey(0, *place, ""), (0, 0, high * len(usage.numbers)), 0)
+                continue
+            for resource in usage.numbers:
+                self._add_amounts(SumKey(resource, *place, span.meter.source), (0, 0, high), 0)
 
     def _add_months(self, start: int, end: int) -> None:
         """Add the cost of closed spans in [start, end): the months with the nearest edges, and the time between these.

@@ -89,9 +89,9 @@ def build_full_statement(
         if not with_sections or question.period.start > question.as_of:
             return _build_plain_statement(accounts, accounts.load_spending(question.period, question.as_of), question, rules)
         costs = accounts.load_costs(question.period, question.as_of)
-        plain = _build_plain_statement(accounts, sum_resource_costs(costs), question, rules)
-        outlays = question.select(costs)
-        return _add_sections(plain, sum_resource_costs(outlays), outlays, accounts, question)
+        spending = sum_resource_costs(costs)
+        plain = _build_plain_statement(accounts, spending, question, rules)
+        return _add_sections(plain, question.select(spending), question.select(costs), accounts, question)
 
 
 def _build_plain_statement(
@@ -348,7 +348,7 @@ def forecast_running_period(
     if not question.running:
         return ()
     now = question.as_of
-    burns = question.select(list_line_burns(accounts.load_burning(now), now))
+    burns = question.select(list_line_burns(*accounts.load_burning(now), now))
     past = load_past_of(accounts, spending, burns, now, question.match)
     return tuple(
         forecast_spend(
