@@ -355,21 +355,30 @@ def report(
     day: str | None = None,
     start: str | None = None,
     end: str | None = None,
+    last: str | None = None,
     by: Names | None = None,
+    only: Names = (),
     zone: str | None = None,
     strict: bool = False,
     config: File | None = None,
 ) -> ReportAnswer:
     """Report the costs of a period as `costguard report` does; this month where none is stated.
 
-    `month`: "2026-10". `week`: "2026-W40". `day`, `start`, `end`: days or instants; `end` is exclusive. `by`: keys to group
-    by, such as "owner" or "label:run". `strict`: set `refusal` if an account was not read without gaps.
+    `month`: "2026-10". `week`: "2026-W40". `day`, `start`, `end`: days or instants; `end` is exclusive. `last`: "7d". `by`:
+    keys to group by, such as "owner" or "label:run". `only`: of which spending, such as "owner=a" or ("owner=a", "team=b").
+    `strict`: set `refusal` if an account was not read without gaps.
     """
     from costguard.services.report.ledger_answers import answer_report
 
-    options = {"month": month, "day": day, "week": week, "from": start, "to": end}
-    keys = by if by is None or isinstance(by, str) else ",".join(by)
-    answer = answer_report(period=options, by=keys, zone=zone, strict=strict, needs="charts", config=_name_file(config))
+    answer = answer_report(
+        period={"month": month, "day": day, "week": week, "from": start, "to": end, "last": last},
+        by=by if by is None or isinstance(by, str) else ",".join(by),
+        only=(only,) if isinstance(only, str) else only,
+        zone=zone,
+        strict=strict,
+        needs="charts",
+        config=_name_file(config),
+    )
     return ReportAnswer(**_share(answer), statement=cast("Statement", answer.value))
 
 

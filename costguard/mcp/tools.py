@@ -7,8 +7,9 @@ or a reason was written by somebody else, and a model that reads it must find da
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, shorten, to_one_line
 from costguard.services import CommandAnswer
@@ -225,8 +226,9 @@ def _answer_status(arguments: Arguments, context: McpContext) -> CommandAnswer:
 def _answer_report(arguments: Arguments, context: McpContext) -> CommandAnswer:
     from costguard.services.report.ledger_answers import answer_report
 
-    period = {name: _get_text(arguments, name) for name in ("month", "day", "week", "from", "to")}
-    return answer_report(period=period, by=_get_text(arguments, "by"), zone=_get_text(arguments, "zone"), config=context.config)
+    period = {name: _get_text(arguments, name) for name in ("month", "day", "week", "from", "to", "last")}
+    by, zone, only = _get_text(arguments, "by"), _get_text(arguments, "zone"), cast("Sequence[str]", arguments.get("only", ()))
+    return answer_report(period=period, by=by, only=only, zone=zone, config=context.config)
 
 
 def _answer_keep(arguments: Arguments, context: McpContext) -> CommandAnswer:
@@ -318,7 +320,9 @@ PERIOD: Mapping[str, Schema] = {
     "week": _describe(TEXT, "YYYY-Www, Monday to Sunday."),
     "from": _describe(TEXT, "Start of the period: a day or a time."),
     "to": _describe(TEXT, "End of the period, exclusive."),
+    "last": _describe(TEXT, "The time until now: 7d, 24h."),
     "by": _describe(TEXT, "Group by: provider,account,owner,gpu,region,resource,label:KEY ..."),
+    "only": _describe(NAMES, "Only this spending, KEY=VALUE each: owner=vision, team=cv, provider=aws."),
 }
 
 TOOLS = (

@@ -89,12 +89,11 @@ def list_line_burns(
 
     `lines`: each open line, and whether complete listings lack its resource.
     """
-    known = ((span, _compute_line_burn(span, at, doubtful=absent).bounds) for span, absent in lines)
-    alike = ((span, usage) for usage in unobserved for span in usage.spans)
-    possible = ((span, _compute_line_burn(span, at, doubtful=True).bounds.multiply(len(of.numbers))) for span, of in alike)
-    return tuple(
-        AttributedBurn(attribution=span.attribution, hourly=hourly, since=span.start) for span, hourly in (*known, *possible)
-    )
+    burns = [(span, _compute_line_burn(span, at, doubtful=absent).bounds) for span, absent in lines]
+    for usage in unobserved:
+        count = len(usage.numbers)
+        burns += [(span, _compute_line_burn(span, at, doubtful=True).bounds.multiply(count)) for span in usage.spans]
+    return tuple(AttributedBurn(attribution=span.attribution, hourly=hourly, since=span.start) for span, hourly in burns)
 
 
 def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:

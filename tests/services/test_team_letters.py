@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from costguard.api import report
 from costguard.budgets.budget import MATCH_ALL, ResourceFilter, covers_filter, list_filter_words
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
 from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.writer import LedgerWriter
+from costguard.mcp.tools import McpContext, call_tool
 from costguard.reporting.schedule import list_due_reports
 from costguard.reporting.statement.period import parse_report_period
 from costguard.reporting.statement.statement import Statement
 from costguard.services.report import ledger_answers
 from costguard.services.report.report import ReportQuestion, build_full_statement
 from costguard.services.report.report_delivery import compose_report_messages
+from costguard.services.serving.web_answers import answer_page_report
+from costguard.services.serving.web_pages import PageServices
 from costguard.settings import Settings, check_settings
 from costguard.settings.budgets import parse_filter
 from costguard.views.report import build_report_document
@@ -191,3 +197,20 @@ def test_work_that_a_hard_cap_ended_is_no_saving(tmp_path: Path) -> None:
     lead = build_report_document(found).lead
     assert "Saved by the guard: $0.00, by 0 acts; 1 stop of work by a hard cap not counted." in lead
     assert "hard cap" in SAVED_MEANS
+
+
+def test_python_agents_and_pages_select_by_the_same_words_as_the_command(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_answers, "get_now", lambda: NOON)
+    config, month, words = str(tmp_path / "costguard.toml"), "2026-10", ("owner=ada", "team=vision")
+    totals = ledger_answers.answer_report(period={"month": month}, only=words, config=config).document.data["totals"]
+    assert totals != report(month=month, config=config).data["totals"]
+    assert totals == report(month=month, only=words, config=config).data["totals"]
+    assert totals == report(month=month, only="owner=ada", config=config).data["totals"]  # ada is all of vision
+    reply = call_tool("report", {"month": month, "only": list(words)}, McpContext(config=config))
+    assert totals == (reply.data or {})["totals"]
+    pages = cast("PageServices", SimpleNamespace(settings=settings, clock=lambda: NOON))
+    assert totals == answer_page_report(pages, {"month": month, "only": ",".join(words)}).data["totals"]
+    with pytest.raises(CostguardError, match="ovner"):
+        answer_page_report(pages, {"only": "ovner=ada"})

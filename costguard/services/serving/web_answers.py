@@ -17,6 +17,7 @@ from costguard.services.quote.quote_commands import answer_quote
 from costguard.services.report.ledger_answers import build_report
 from costguard.services.serving.fleet_page import FleetPage
 from costguard.services.serving.web_pages import PageServices
+from costguard.settings.budgets import parse_filter
 from costguard.views.budget_status import build_budget_table
 from costguard.views.document import Document
 
@@ -27,12 +28,16 @@ QUOTE_FIELDS = ("model", "method", "tokens", "seq_len", "precision", "gpu", "cou
 
 
 def answer_page_report(services: PageServices, query: Mapping[str, str]) -> Document:
-    """Return the report that `costguard report` gives for `month`, `day`, `week`, or `from` and `to`, grouped by `by`."""
+    """Return the report that `costguard report` gives for `month`, `day`, `week`, or `from` and `to`, grouped by `by`.
+
+    `only`: of which spending, "owner=vision,team=cv".
+    """
     settings, now = services.settings, services.clock()
     period = {name: query[name] or None for name in ("month", "day", "week", "from", "to") if query.get(name)}
     zone = settings.defaults.timezone
     of, by = parse_report_period(period, now, zone), parse_group_keys(query.get("by") or None)
-    document = build_report(settings, of, by=by, zone=zone, now=now, drawn=True)[1]
+    match = parse_filter(query["only"].split(",") if query.get("only") else (), "only")
+    document = build_report(settings, of, by=by, zone=zone, now=now, drawn=True, match=match)[1]
     return replace(document, items=None)  # which are read while a file of them is written: no format of the page is one
 
 

@@ -18,7 +18,7 @@ from costguard.views.document import Document
 from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
 
 LOG_SINCE = "7d"
-PERIODS = ("month", "week", "day", "from", "to", "by")
+REPORT_FIELDS = ("month", "week", "day", "from", "to", "by", "only")
 VALUE_CHARS_MAX = 80
 LIST_FIELDS = ("region", "gpu")
 """Flags that may be given several times."""
@@ -39,7 +39,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/report")
     @room.open_to()
     async def report(request: Request, reader: PageReader) -> Response:
-        query, document, wrong = _read_query(request, PERIODS), None, ""
+        query, document, wrong = _read_query(request, REPORT_FIELDS), None, ""
         try:
             document = await room.computer.compute(request, reader.name, web_answers.answer_page_report, query)
         except (InputError, NoAnswerError) as error:
@@ -59,7 +59,7 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/report/export")
     @room.open_to()
     async def export(request: Request, reader: PageReader) -> Response:
-        query, chosen = _read_query(request, PERIODS), request.query_params.get("format", "")
+        query, chosen = _read_query(request, REPORT_FIELDS), request.query_params.get("format", "")
         text, kind = await room.computer.compute(request, reader.name, web_answers.export_report, query, chosen)
         ending = {"markdown": "md"}.get(chosen, chosen)
         headers = {**HEADERS, "content-disposition": f'attachment; filename="costguard-report.{ending}"'}
