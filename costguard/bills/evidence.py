@@ -36,7 +36,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from costguard.metering.billing import BillTerms
-from costguard.metering.observation import LEARNED, find_price_basis
+from costguard.metering.observation import SUSTAINED, is_stated_by_bills
 from costguard.metering.span import SEEN, NanoAmounts, Span, compute_amounts
 from costguard.values.instant import DAY_US, SECOND_US, to_micros
 from costguard.values.money import divide_half_even
@@ -204,7 +204,7 @@ def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], co
     for number, window in enumerate(windows):
         window.reason = window.reason or _find_fault(window, context)
         if not window.reason:
-            cuts[number] = index.cut(window)
+            cuts[number] = _drop_undiscounted(window, index.cut(window), context)
             window.reason = _compare_amounts(window, cuts[number], context)
     _accept_prices(windows, cuts)
     contradicted = {window.day for window in windows if window.reason in CONTRADICTIONS}
@@ -340,11 +340,20 @@ class _SpanIndex:
             start_us, end_us = max(window.start_us, first_us), min(window.end_us, last_us)
             if start_us < end_us:
                 low, expected, high = compute_amounts(span, start_us, end_us)
-                is_learned = find_price_basis(span.meter.source) == LEARNED and not window.estimated
+                is_learned = is_stated_by_bills(span.meter.source) and not window.estimated
                 doubtful, sure = (span.end is not None or is_learned) and low < high, span.presence == SEEN
                 place = (number, span, start_us, end_us)
                 cuts.append(_Cut(*place, low, expected, high, span.meter.price.currency, doubtful, sure))
         return cuts
+
+
+def _drop_undiscounted(window: _Window, cuts: Sequence[_Cut], context: EvidenceContext) -> list[_Cut]:
+    """Return the cuts of a window, without a doubt that an amount at the full price does not settle.
+
+    Google states costs before the discount for sustained use, which is a credit: such a line says nothing of it.
+    """
+    full = window.nano + FINEST_STEP + context.step >= sum(cut.high for cut in cuts)
+    return [cut._replace(doubtful=False) if full and cut.sure and SUSTAINED in cut.span.meter.source else cut for cut in cuts]
 
 
 def _compare_amounts(window: _Window, cuts: Sequence[_Cut], context: EvidenceContext) -> str:

@@ -7,10 +7,11 @@ in the future, a stop before the start) loses that time, with a note, and keeps 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
 from costguard.errors import InputError, to_one_line
 from costguard.metering.meter import GB, LARGEST_PRICE, MEASURES
@@ -59,6 +60,8 @@ type in its region, and in other regions; the public rates of its machine family
 
 LIST, AGREED, LEARNED, ESTIMATED = PRICE_BASES = ("list", "agreed", "learned", "estimate")
 """Whose a price is: as its provider lists it, of an agreement, as settled bills state it, or an estimate."""
+SUSTAINED = "sustained use"
+"""The step, and how the source begins, of a list price that falls with the use of the month (`price_sustained_use`)."""
 LIST_PRICE = re.compile(r"; list (\d+\.\d+) [A-Z]{3}: ")
 """In the source of a price that is not the listed one: what its provider lists."""
 
@@ -75,6 +78,11 @@ def find_list_price(source: str) -> Decimal | None:
     return Decimal(prices[-1]) if prices else None
 
 
+def is_stated_by_bills(source: str) -> bool:
+    """Return whether a bill says which price of its range a time had: one that was learned, or falls with the month's use."""
+    return find_price_basis(source) == LEARNED or SUSTAINED in source
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """How sure a price is that its provider does not state for the resource.
@@ -89,7 +97,7 @@ class Estimate:
     observed_on: date | None = None
 
     def __post_init__(self) -> None:
-        require_one_of(self.step, (*ESTIMATE_STEPS, LEARNED), "estimate.step")
+        require_one_of(self.step, (*ESTIMATE_STEPS, LEARNED, SUSTAINED), "estimate.step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,42 @@ def widen_price(price: Price, left_out: str, most: int) -> Price:
     nano = price.rate.nano_per_hour
     estimate = Estimate(nano, max(nano, min(nano + most, LARGEST_PRICE)), SURCHARGED)
     return replace(price, source=f"{price.source}, without {left_out}", estimate=estimate, surcharged=True)
+
+
+def price_sustained_use(
+    price: Price, shares: Sequence[Fraction], run: tuple[datetime | None, datetime], month: tuple[datetime, datetime]
+) -> tuple[Price, ...]:
+    """Return the prices of a machine that costs `shares` of `price` in equal parts of the month that it is used.
+
+    `run`: its start (None: not known, so no part is surely used up) and the present. `month`: start and end. Expected is the
+    share of the part, for this run alone. Low is the least of that and the average, because the provider adds up machines that
+    run one after another. High is `price`. Example: a machine at $1 and shares of 1, 0.8, 0.6 and 0.4 that runs since before
+    November costs $1 until November 8, $0.80 until November 16 ...; all of November at the average of $0.70.
+    """
+    if price.rate is None or price.estimate is not None:
+        return (price,)
+    nano, currency, least = price.rate.nano_per_hour, price.rate.currency, sum(shares) / len(shares)
+    started, at = run
+    first = max(started or at, month[0])
+    prices = list[Price]()
+    for number, share in enumerate(shares):
+        since = first + (month[1] - month[0]) * number / len(shares)
+        if since > at:
+            break
+        rate, low = max(1, round(nano * share)), max(1, int(nano * min(share, least)))
+        source = f"{SUSTAINED}, {float(share):.2%} of the price; list {price.rate.format(9)} {currency}: {price.source}"
+        prices.append(
+            Price(
+                Rate(nano_per_hour=rate, currency=currency),
+                since=since if number else None,
+                source=source,
+                estimate=Estimate(min(low, rate), nano, SUSTAINED),
+                special=price.special,
+            )
+        )
+    if started is not None and started < month[0]:
+        prices.insert(1, replace(prices[0], since=month[0]))
+    return tuple(prices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from costguard.metering.observation import (
     MACHINE_RATE,
     SAME_TYPE,
     SAME_TYPE_ELSEWHERE,
+    SUSTAINED,
     TYPE_STATED,
     UNPRICED,
     Estimate,
@@ -175,7 +176,7 @@ def _lacks_price(observation: Observation, resource: KnownResource | None) -> bo
 
 
 def _is_guessed(price: Price) -> bool:
-    return price.estimate is not None and price.estimate.step != LEARNED
+    return price.estimate is not None and price.estimate.step not in (LEARNED, SUSTAINED)
 
 
 _TypeKey = tuple[str, str, str, str, float]

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.metering.meter import FIXED_UNITS, GB, MB_PER_GB, Meter, find_billing_month
-from costguard.metering.observation import LEARNED, find_price_basis
+from costguard.metering.observation import is_stated_by_bills
 from costguard.values.calendar import Period
 from costguard.values.checks import require, require_one_of
 from costguard.values.instant import DAY_US, SECOND_US, to_micros
@@ -148,7 +148,7 @@ def apply_bill(span: Span, billed: NanoAmounts, presence: str) -> Span:
     """Return a closed span with the amounts that a bill gives it. `presence`: as observed."""
     span = replace(span, presence=SEEN, billed=None, repriced=False)
     low, _, high = compute_amounts(span, to_micros(span.start), to_micros(span.end or span.start))
-    is_outside = not low <= billed[1] <= high or find_price_basis(span.meter.source) == LEARNED
+    is_outside = not low <= billed[1] <= high or is_stated_by_bills(span.meter.source)
     return replace(span, billed=billed, repriced=presence == SEEN and is_outside)
 
 

@@ -80,7 +80,7 @@ MANIFEST = ProviderManifest(
     not_seen=(
         "Vertex AI endpoints, training and pipelines, and Cloud Run GPUs: they run in Google's own projects",
         "TPUs, which have an API of their own",
-        "sustained-use and committed-use discounts, credits, operating system and workstation licences",
+        "committed-use discounts, credits, operating system and workstation licences",
         "the external address that a machine gets by itself, snapshots, images, network traffic",
         "reservations that no machine uses",
     ),

@@ -121,6 +121,7 @@ class ProjectLister:
             machines=lambda zone, name: self._shapes.get(project, zone, name),
             price=_make_pricing(prices),
             local_ssd=lambda tier, region: find_local_ssd_price(tier, region, prices),
+            at=self.clock.now(),
         )
 
     def _read_prices(self, deadline: Deadline, notes: list[str]) -> Prices:

@@ -23,6 +23,7 @@ from costguard.values.money import Rate
 from costguard.values.resource import ADDRESS, SPOT, VOLUME, ResourceKey, make_storable
 from costguard_gcp.machine_types import MachineShape
 from costguard_gcp.price_list import AI_ZONE, FLEX, IOPS_END, MIBPS_END, ON_DEMAND, REGIONAL, SOLE_TENANT, SOURCE, add_software
+from costguard_gcp.sustained_use import apply_use_discount
 from costguard_gcp.wire import Named, parse_whole_number, read_number, take_last_part
 
 if TYPE_CHECKING:  # a listing of offers does not pay for the SDK
@@ -92,13 +93,14 @@ class StoragePricing:
 class ListingContext:
     """The data to translate a listing: GPU names, machine types (by zone and name), prices.
 
-    `local_ssd`: nano-USD a GiB-month of attached local SSD, by tier of the price list and region; None: unknown.
+    `local_ssd`: nano-USD a GiB-month of attached local SSD, by tier of the price list and region; None: unknown. `at`: now.
     """
 
     project: str
     gpus: GpuNames
     machines: Callable[[str, str], MachineShape | None]
     price: Pricing
+    at: datetime
     local_ssd: DiskPricing = lambda _tier, _region: None
 
 
@@ -151,7 +153,7 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         created_at=parse_instant(instance.creation_timestamp),
         started_at=started,
         stopped_at=stopped if state in AT_REST or (stopped and started and stopped >= started) else None,
-        prices=(price,),
+        prices=apply_use_discount(price, shape, question.sku_tier, started, reading.at),
         disks=_list_local_ssds(instance, shape, reading.local_ssd(question.sku_tier, question.region)),
         why=make_storable(shorten(instance.status)),
         handling=make_handling(instance, shape, started),

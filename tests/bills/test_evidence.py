@@ -22,7 +22,7 @@ from costguard.bills.evidence import (
 )
 from costguard.metering.billing import BillTerms
 from costguard.metering.meter import Meter, PriceRange
-from costguard.metering.span import EDGE, GAP, MAYBE, SEEN, Span, compute_amounts, count_expected_us, split_by_day
+from costguard.metering.span import EDGE, GAP, MAYBE, SEEN, Span, apply_bill, compute_amounts, count_expected_us, split_by_day
 from costguard.values.instant import from_micros
 from tests.books import attribution
 from tests.campaign import examples
@@ -201,3 +201,14 @@ def test_no_hour_is_a_gap_that_could_still_get_a_line_or_is_sure_to_have_one() -
         "a disk is sure to bill": [2],
         "a part of an hour": [2],
     }
+
+
+def test_a_full_price_settles_nothing_of_a_discount_for_sustained_use_and_a_lower_one_is_the_price() -> None:
+    ran = span(0, HOUR, SEEN, low=PRICE // 2)
+    meter = replace(ran.meter, source="sustained use, 80.00% of the price; list 2.000000000 USD: Cloud Billing Catalog")
+    seen, full = EvidenceSpan(1, replace(ran, meter=meter)), compute_amounts(ran, 0, HOUR)[2]
+    assert weigh_lines([line(full)], [seen], KNOWN).parts == [], "it is the cost before credits"
+    (part,) = weigh_lines([line(full * 7 // 10)], [seen], KNOWN).parts
+    assert part.amounts[1] == full * 7 // 10
+    billed = apply_bill(seen.span, part.amounts, SEEN)
+    assert count_expected_us(billed, 0, HOUR) == HOUR, "at a lower price it ran as long"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,11 +20,12 @@ from google.cloud.compute_v1 import Disk, Instance
 
 from costguard.data import ShippedFacts
 from costguard.metering.billing import list_meters
-from costguard.metering.observation import Observation, Price
+from costguard.metering.observation import Observation, Price, find_list_price
 from costguard.values.money import Rate
 from tests.contract.rig import NAMES
 
 ZONE = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
+AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
 RATE = Rate(nano_per_hour=1_000_000_000)
 
 
@@ -32,7 +33,7 @@ def _price(_: PriceQuestion) -> tuple[Price, str]:
     return Price(RATE), ""
 
 
-READING = ListingContext(project="p", gpus=NAMES, machines=lambda _zone, name: find_shape(name), price=_price)
+READING = ListingContext(project="p", gpus=NAMES, machines=lambda _zone, name: find_shape(name), price=_price, at=AT)
 
 
 def instance(**more: Any) -> Instance:  # noqa: ANN401 - fields as the wire has them
@@ -238,3 +239,26 @@ def test_a_disk_in_an_ai_zone_has_no_price_of_its_region() -> None:
     (meter,) = list_meters(observation, ShippedFacts().get_billing_rules()["gcp"], {}).values()
     assert not meter.price.known
     assert meter.price.low < meter.price.high
+
+
+def test_an_n1_costs_less_with_each_quarter_of_the_month_it_runs_and_an_a2_does_not() -> None:
+    attached = {"guestAccelerators": [{"acceleratorType": f"{ZONE}/acceleratorTypes/nvidia-tesla-t4", "acceleratorCount": 1}]}
+    n1 = seen(machineType=f"{ZONE}/machineTypes/n1-standard-8", lastStartTimestamp="2026-10-20T01:02:13.500-08:00", **attached)
+    listed = [
+        (one.since, one.rate.nano_per_hour, one.estimate.low, one.estimate.high)
+        for one in n1.prices
+        if one.estimate and one.rate
+    ]
+    month, quarter = datetime(2026, 11, 1, 7, tzinfo=UTC), timedelta(hours=721) / 4  # in Los Angeles, where summer time ends
+    assert listed == [
+        (None, 10**9, 7 * 10**8, 10**9),
+        (month, 10**9, 7 * 10**8, 10**9),
+        (month + quarter, 8 * 10**8, 7 * 10**8, 10**9),
+        (month + 2 * quarter, 6 * 10**8, 6 * 10**8, 10**9),
+        (month + 3 * quarter, 4 * 10**8, 4 * 10**8, 10**9),
+    ]
+    assert find_list_price(n1.prices[-1].source) == 1
+    young = seen(machineType=f"{ZONE}/machineTypes/n1-standard-8", lastStartTimestamp="2026-11-16T04:00:00.000-08:00")
+    assert [one.rate.nano_per_hour for one in young.prices if one.rate] == [10**9, 8 * 10**8], "eight days of its own month"
+    for plain in (seen(), seen(machineType=f"{ZONE}/machineTypes/n1-standard-8", scheduling={"provisioningModel": "SPOT"})):
+        assert [(one.rate, one.estimate) for one in plain.prices] == [(RATE, None)]
