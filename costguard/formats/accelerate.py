@@ -32,10 +32,11 @@ NO_EFFECT = (
     *("tpu_*", "use_cpu", "gpu_ids", "dynamo_config.dynamo_*", "commands", "command_file", "fsdp_config.fsdp_auto_wrap_policy"),
     *("fsdp_config.fsdp_backward_prefetch*", "fsdp_config.fsdp_cpu_ram_efficient_loading", "fsdp_config.fsdp_forward_prefetch"),
     *("fsdp_config.fsdp_state_dict_type", "fsdp_config.fsdp_sync_module_states", "fsdp_config.fsdp_use_orig_params"),
-    *("fsdp_config.fsdp_transformer_layer_cls_to_wrap", "fsdp_config.fsdp_min_num_params", "fsdp_config.fsdp_version"),
+    *("fsdp_config.fsdp_transformer_layer_cls_to_wrap", "fsdp_config.fsdp_min_num_params"),
     *("deepspeed_config.deepspeed_multinode_launcher", "deepspeed_config.zero3_*", "deepspeed_config.gradient_clipping"),
     *("deepspeed_config.deepspeed_hostfile", "mpirun_config", "fsdp_config.fsdp_limit_all_gathers"),
 )
+NEWER_FSDP = 2
 SHARDED = {"FULL_SHARD": "fsdp", "1": "fsdp", "SHARD_GRAD_OP": "2", "2": "2", "NO_SHARD": "0", "3": "0"}
 """Sharding strategies; SHARD_GRAD_OP divides gradients and states, as ZeRO stage 2 does."""
 HYBRID = {"HYBRID_SHARD": "FULL_SHARD", "4": "FULL_SHARD", "HYBRID_SHARD_ZERO2": "SHARD_GRAD_OP", "5": "SHARD_GRAD_OP"}
@@ -92,6 +93,8 @@ def _read_fsdp(draft: ConfigDraft, machines: int) -> None:
         draft.state("parallel.zero", int(way), "fsdp_config.fsdp_sharding_strategy")
     else:
         draft.leave("fsdp_config.fsdp_sharding_strategy", f"{strategy} is not known")
+    if draft.take_count("fsdp_config.fsdp_version") == NEWER_FSDP:
+        draft.state("framework", "hf-fsdp2", "fsdp_config.fsdp_version")
     if draft.take_flag("fsdp_config.fsdp_offload_params"):
         draft.state("parallel.offload", "all", "fsdp_config.fsdp_offload_params")
     if draft.take_flag("fsdp_config.fsdp_activation_checkpointing"):

@@ -56,6 +56,7 @@ SERVED_QUANTS = {
     "gptq_marlin": "int4",
     "bitsandbytes": "nf4",
 }
+ROLLOUT_TP = f"{ROLLOUT}tensor_model_parallel_size"
 WEIGHTS_IN_HOST = (f"{ACTOR}fsdp_config.param_offload", f"{ACTOR}fsdp_config.optimizer_offload")
 
 
@@ -87,7 +88,7 @@ def recognise_command(words: list[str], arguments: Mapping[str, object]) -> Know
 
 READ = {
     "swift": frozenset((*SWIFT, "train_type", "tuner_type", "quant_bits", "rlhf_type")),
-    "verl": frozenset((*VERL, *WEIGHTS_IN_HOST)),
+    "verl": frozenset((*VERL, ROLLOUT_TP, *WEIGHTS_IN_HOST)),
     "server": frozenset((*SERVED, "model", "model_path", "quantization", "dtype", "kv_cache_dtype")),
 }
 NO_EFFECT = ("data.", "trainer.", "algorithm.", "host", "port", "api_key", "served_model", "trust_remote", "output_dir")
@@ -137,6 +138,8 @@ def _read_verl(draft: ConfigDraft, arguments: Mapping[str, object], values: dict
         for key, name in (("max_prompt_length", "prompt_len"), ("max_completion_length", "completion_len")):
             if key in values:
                 draft.state(f"preference.{name}", draft.read_count(values.pop(key), key), key)
+    if str(arguments.get(ROLLOUT_TP)).isdigit():
+        draft.state("preference.rollout_tp", draft.read_count(arguments[ROLLOUT_TP], ROLLOUT_TP), ROLLOUT_TP)
     draft.assume("precision", "bf16-amp")
     draft.assume("parallel.fsdp", value=True)
     if any(_is_true(arguments, key) for key in WEIGHTS_IN_HOST):

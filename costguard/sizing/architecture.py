@@ -56,10 +56,11 @@ class Attention:
 
     `window`: the most tokens that one query attends to; None: all tokens before it. `fused`: query, key and value are one
     matrix. `packed`: the result of that matrix stays in memory together with the rotated query and key. `output_gate`: the
-    query matrix also makes a gate for the result. `key_value`: "shared" if one matrix makes keys and values, "earlier" if
-    those of an earlier layer are read. `state`: linear attention, with `head_dim` of its values; None: of every pair of tokens.
-    `query_rank`: width through which queries are projected, `output_rank`: summed width of the groups through which the result
-    is (`output_groups`); 0: directly. `cached`: numbers that a KV cache stores per token; None: keys and values.
+    query matrix also makes a gate for the result. `key_value`: "shared" if one matrix makes keys and values, "earlier" if those
+    of an earlier layer are read. `query_norm`: the kind of norm that `qk_norm` puts over queries and keys. `state`: linear
+    attention, with `head_dim` of its values; None: of every pair of tokens. `query_rank`: width through which queries are
+    projected, `output_rank`: summed width of the groups through which the result is (`output_groups`); 0: directly. `cached`:
+    numbers that a KV cache stores per token; None: keys and values.
     """
 
     heads: int
@@ -68,6 +69,7 @@ class Attention:
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: str = "none"
+    query_norm: str = "rmsnorm"
     sinks: bool = False
     fused: bool = False
     packed: bool = False

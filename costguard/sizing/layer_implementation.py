@@ -17,7 +17,7 @@ H100 (`bench/card.csv`) agree within 1 % in the median. Expected differences on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from costguard.values.checks import require_one_of
 
@@ -37,6 +37,7 @@ class LayerImplementation:
         is rotated.
     - `masked`: a mask is made even if nothing is padded. `broadcast`: all query heads use one key head without a copy.
     - `wide_softmax`: eager attention computes its softmax in fp32. `wide_scores`: its queries and keys are in fp32 too.
+    - `distance_rows`: embeddings of distances that every query and every key is multiplied with, of both together (DeBERTa).
     - `biased`: a learned bias is added to scores. `capped`: scores pass through a tanh. `capped_logits`: logits do.
     - `wide_loss`: logits are cast to fp32. `recast`: under autocast the activation's result is cast to fp32 and back.
     - `normed_embedding`: a norm follows the embedding.
@@ -55,6 +56,7 @@ class LayerImplementation:
     capped: bool = False
     capped_logits: bool = False
     biased: bool = False
+    distance_rows: int = 0
     recast: bool = False
     wide_loss: bool = True
     normed_embedding: bool = False
@@ -66,7 +68,6 @@ class LayerImplementation:
 
 LIKE_LLAMA = LayerImplementation()
 LIKE_BERT = LayerImplementation(norms_after=True, rotated=False, wide_softmax=False, wide_loss=False, drops=True)
-LIKE_DEBERTA = replace(LIKE_BERT, biased=True)
 LIKE_T5 = LayerImplementation(
     norms="twice", rotated=False, wide_softmax=False, wide_loss=False, biased=True, recast=True, drops=True
 )

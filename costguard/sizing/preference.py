@@ -7,6 +7,7 @@
     value_model = "same"       # same | none | head (on the policy) | a shipped name; trained like the policy
     completions = 1            # for each prompt; GRPO's group
     generation_batch = 32      # sequences each copy generates at once
+    rollout_tp = 2             # GPUs of one copy of the engine that generates (vLLM, SGLang), beside the policy's weights
     prompt_len = 512           # prompt_len + completion_len = seq_len
     completion_len = 512
     updates = 1                # training passes over each batch of completions
@@ -30,7 +31,7 @@ from functools import partial
 
 from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.recipe import Recipe, require_bool
+from costguard.sizing.recipe import Parallelism, Recipe, require_bool
 from costguard.values.checks import Check, choose_from, describe_value, require, require_one_of, require_whole_number
 
 SAME, NONE, HEAD = "same", "none", "head"
@@ -81,13 +82,14 @@ PREFERENCE_CHECKS: Mapping[str, Check] = {
     "value_model": _check_model,
     "completions": _SIZE,
     "generation_batch": _SIZE,
+    "rollout_tp": _SIZE,
     "prompt_len": _SIZE,
     "completion_len": _SIZE,
     "updates": _SIZE,
     "frozen_quant": choose_from(FROZEN_QUANTS),
 }
 """The keys of the table, which are checked before it is read."""
-ONLY_IF_GENERATED = ("reward_model", "value_model", "completions", "generation_batch", "updates")
+ONLY_IF_GENERATED = ("reward_model", "value_model", "completions", "generation_batch", "rollout_tp", "updates")
 
 
 @dataclass(slots=True)
@@ -127,6 +129,7 @@ def read_preference(
         sequences=usual.sequences,
         completions=completions,
         generation_batch=batch,
+        rollout_tp=reader.read_size("rollout_tp", 0) if "rollout_tp" in table else 0,
         updates=reader.read_size("updates", 1) if usual.generates else 1,
     )
 
@@ -223,6 +226,7 @@ class PreferenceTraining:
 
     - `sequences`: sequences of one example in the same pass (2: a chosen and a rejected one).
     - `generation_batch`: sequences that each copy of the policy generates at once; 0 if it generates none.
+    - `rollout_tp`: GPUs over which an engine divides its own copy of the weights; 0: the policy itself generates.
     - `completions`: completions for each prompt. `updates`: training passes over each batch.
     - `algorithm`: the common name of the method, for display only.
     """
@@ -234,12 +238,22 @@ class PreferenceTraining:
     sequences: int = 1
     completions: int = 1
     generation_batch: int = 0
+    rollout_tp: int = 0
     updates: int = 1
 
     @property
     def generates(self) -> bool:
         """Return whether the policy generates its own training data."""
         return self.generation_batch > 0
+
+    def split_generation(self, parallel: Parallelism) -> Parallelism:
+        """Return how the model that generates is divided: as its engine is, else as the policy.
+
+        verl's engines divide layers and refuse pipeline stages (workers/config/rollout.py, commit 067b75a, 2025).
+        """
+        if self.rollout_tp:
+            return Parallelism(tp=self.rollout_tp)
+        return Parallelism(tp=parallel.tp, pp=parallel.pp, ep=parallel.ep)
 
     @property
     def example_tokens(self) -> int:

@@ -72,7 +72,7 @@ ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = (
     *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
-    *("trl", "axolotl", "llamafactory", "ms-swift", "diffusers", "megatron", "megatron-2021"),
+    *("trl", "axolotl", "llamafactory", "ms-swift", "diffusers", "hf-fsdp2", "megatron", "megatron-2021"),
     *("automodel", "deepspeed", "deepspeed-2023", "unsloth", "halo"),
 )
 """Whose modules and optimizers run the job, where that changes the bytes: `sizing/memory/frameworks.py` says what each keeps.

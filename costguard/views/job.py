@@ -61,6 +61,7 @@ def _build_companion_data(training: PreferenceTraining, policy: Recipe) -> dict[
         "sequences_per_example": training.sequences,
         "completions": training.completions,
         "generation_batch": training.generation_batch or None,
+        "rollout_tp": training.rollout_tp or None,
         "prompt_len": training.prompt_len,
         "completion_len": training.completion_len,
         "updates": training.updates,

@@ -252,7 +252,7 @@ SHARING = [
         "a.yaml",
         f"{_ACCELERATE}distributed_type: FSDP\nfsdp_config:\n  fsdp_activation_checkpointing: false\n  fsdp_offload_params: false\n"
         "  fsdp_reshard_after_forward: true\n  fsdp_version: 2\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n",
-        {"precision": "bf16-amp", "parallel.fsdp": True, "on": (None, 8, 1)},
+        {"precision": "bf16-amp", "framework": "hf-fsdp2", "parallel.fsdp": True, "on": (None, 8, 1)},
     ),
     Published(
         "huggingface/trl examples/accelerate_configs/deepspeed_zero2.yaml",

@@ -54,12 +54,14 @@ def test_verl_is_preference_training_on_its_machines(tmp_path: Path, estimator: 
     text = (
         f"python3 -m verl.trainer.main_ppo algorithm.adv_estimator={estimator} data.max_prompt_length=512 \\\n"
         "  data.max_response_length=1024 actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.rollout.n=5 \\\n"
+        "  actor_rollout_ref.rollout.tensor_model_parallel_size=4 \\\n"
         "  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 trainer.n_gpus_per_node=8 trainer.nnodes=2 $@\n"
     )
     config = read(tmp_path, text)
     preference = config.table["preference"]
     assert isinstance(preference, dict)
     assert (preference["algorithm"], preference["prompt_len"], preference["completion_len"]) == (algorithm, 512, 1024)
+    assert preference["rollout_tp"] == 4
     assert (config.table["micro_batch"], config.table["method"]) == (8, "full")
     assert config.hardware is not None
     assert (config.hardware.gpu_count, config.hardware.nodes) == (8, 2)

@@ -46,6 +46,16 @@ def test_foreach_adds_one_copy_of_the_trained_weights_to_the_step() -> None:
     assert sized("tinyllama-1.1b", replace(recipe, optimizer_kernel="fused")).peak < 9e9
 
 
+def test_accelerate_keeps_frozen_weights_in_fp32_under_fsdp2() -> None:
+    """accelerate, fsdp2_prepare_model: 8 ranks of Llama-3.1-8B hold 4 bytes a weight; Axolotl's copy leaves them at 2."""
+    recipe, eight = Recipe(method="lora", seq_len=2048), Parallelism(fsdp=True)
+    one, two, axolotl = (sized("llama-3.1-8b", replace(recipe, framework=f), eight, 8) for f in ("hf", "hf-fsdp2", "axolotl"))
+    assert two.at_peak["weights"] - one.at_peak["weights"] == pytest.approx(2 * 8.03e9 / 8, rel=0.01)
+    assert axolotl.at_peak["weights"] == one.at_peak["weights"]
+    alone = sized("llama-3.1-8b", replace(recipe, framework="hf-fsdp2"))
+    assert alone.at_peak["weights"] == sized("llama-3.1-8b", recipe).at_peak["weights"]
+
+
 def test_hugging_face_holds_spread_experts_whole() -> None:
     """gpt-oss-20b on 8 x B300 (halo, 2026): 83.0 GB at ep = 2, a rank with half of all experts and their states; 27.2 at 8."""
     recipe = Recipe(seq_len=4096, loss="in-place")
@@ -187,3 +197,11 @@ def test_the_loss_of_a_long_sequence_is_the_frameworks_and_named_unless_one_is_s
         assert choose_loss(long.recipe) == loss
     for stated in ({"fused_loss": True}, {"loss": "whole"}, {"seq_len": 8192}):
         assert "loss" not in dict(parse_job({"model": "llama-3.1-8b", "seq_len": 131_072, **stated}, shape).assumed)
+
+
+def test_frozen_modulations_keep_nothing_of_what_they_scale() -> None:
+    """CogVideoX-2B with LoRA and no checkpointing: 43.09 GiB on fake tensors (diffusers 0.42, peft 0.21)."""
+    lora = {"rank": 64, "targets": "attention"}
+    table = {"method": "lora", "checkpointing": "none", "framework": "diffusers", "frames": 49_000, "lora": lora}
+    job = parse_job(table, FACTS.get_architecture("cogvideox-2b"), FACTS.get_architecture)
+    assert compute_footprint(job.architecture, job.recipe, Parallelism()).peak / 2**30 == pytest.approx(43.09, rel=0.01)

@@ -6,7 +6,9 @@ import pytest
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.job import Job, parse_job
+from costguard.sizing.memory.preference import compute_combined_footprint
 from costguard.sizing.preference import PreferenceTraining, build_scoring_model
+from costguard.sizing.recipe import Parallelism, Recipe
 from tests.sizing.shapes import FACTS, shipped
 from tests.sizing.speeds import LLAMA_2_7B
 
@@ -89,7 +91,7 @@ def test_unknown_words_are_refused(preference: dict[str, object]) -> None:
         job(preference)
 
 
-@pytest.mark.parametrize("key", ["reward_model", "value_model", "completions", "generation_batch", "updates"])
+@pytest.mark.parametrize("key", ["reward_model", "value_model", "completions", "generation_batch", "rollout_tp", "updates"])
 def test_what_needs_generated_text_has_no_meaning_for_dpo(key: str) -> None:
     with pytest.raises(InputError, match="generates nothing"):
         job({"algorithm": "dpo", key: "same" if key.endswith("model") else 1})
@@ -99,3 +101,27 @@ def test_what_needs_generated_text_has_no_meaning_for_dpo(key: str) -> None:
 def test_a_policy_is_fine_tuned(method: str) -> None:
     with pytest.raises(InputError, match="trains a policy"):
         job({"algorithm": "dpo"}, method=method)
+
+
+def test_an_engine_has_its_own_copy_of_the_weights_beside_the_policy() -> None:
+    """Qwen3-8B, GRPO over 8 GPUs with FSDP: 16.4 GB of weights whole, or an engine's quarter, beside a shard of 4.1 GB."""
+    recipe, eight = Recipe(seq_len=2048, precision="bf16-amp"), Parallelism(fsdp=True)
+    table: dict[str, object] = {"algorithm": "grpo", "prompt_len": 512, "completion_len": 1536, "reference": False}
+    weights = []
+    for more in ({}, {"rollout_tp": 4}):
+        training = beside({**table, **more}, seq_len=2048)
+        need = compute_combined_footprint(shipped("qwen3-8b"), recipe, training, eight, gpus=8)
+        weights.append(next(p.weights for p in need.phases if p.name == "generation: decode"))
+    assert weights[0] - weights[1] == pytest.approx(0.75 * 2 * 8.19e9, rel=0.01)
+
+
+def test_an_engine_that_does_not_divide_the_gpus_is_refused() -> None:
+    training = beside({**PPO, "rollout_tp": 3}, seq_len=1024)
+    with pytest.raises(InputError, match="3 does not divide 8 GPUs"):
+        compute_combined_footprint(shipped("llama-2-7b"), Recipe(seq_len=1024), training, Parallelism(fsdp=True), gpus=8)
+
+
+def test_an_engine_divides_layers_instead_of_stacking_them() -> None:
+    policy = Parallelism(tp=1, pp=16, ep=16)
+    assert beside(PPO).split_generation(policy) == policy
+    assert beside({**PPO, "rollout_tp": 8}).split_generation(policy) == Parallelism(tp=8)

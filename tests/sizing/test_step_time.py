@@ -168,3 +168,17 @@ def test_long_pipelines_are_interleaved() -> None:
     recipe = replace(FULL, gradient_accumulation=16, framework="megatron")
     found = costs(setting("llama-3.1-405b", "H100-SXM", recipe, Parallelism(tp=8, pp=16), gpus=128))
     assert found.factors["bubble"] == pytest.approx(-math.log1p(15 / 16 / (126 / 16 / 2)))
+
+
+def test_norms_move_twice_the_bytes_where_peft_prepared_quantised_weights() -> None:
+    """A matrix of bitsandbytes returns the precision of its input, which PEFT's preparation makes fp32; TRL leaves that out."""
+    recipe = replace(FULL, method="qlora", quant="nf4")
+    one = Parallelism()
+    prepared, trl, lora = (
+        costs(setting("llama-3.1-8b", "A100-80GB-SXM", each, one, gpus=1)).seconds["layers eager"]
+        for each in (recipe, replace(recipe, framework="trl"), replace(FULL, method="lora"))
+    )
+    assert prepared == pytest.approx(2 * trl)
+    assert trl == lora
+    sharded = costs(setting("llama-3.1-8b", "A100-80GB-SXM", recipe))
+    assert sharded.seconds["layers eager"] == trl

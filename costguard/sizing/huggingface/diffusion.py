@@ -352,7 +352,7 @@ def read_cogvideox(config: ModelConfig, name: str) -> Architecture:
     block = LayerBlock(
         layers=layers,
         hidden=wide,
-        attention=_build_attention(c, qk_norm="per-head"),
+        attention=replace(_build_attention(c, qk_norm="per-head"), query_norm="layernorm"),
         feed_forward=FeedForward(ffn=4 * wide, gated=False, bias=True, activation="gelu_pytorch_tanh"),
         norm="layernorm-no-parameters",
         norms=KEPT_TENSORS,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from costguard.sizing.architecture import NORMS, Architecture, Attention, FeedForward, LayerBlock, group_blocks
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.sizing.huggingface.layers import ExtraTensors, drop_empty_extras, read_plain_attention, read_windows
-from costguard.sizing.layer_implementation import LIKE_BERT, LIKE_DEBERTA, LIKE_T5, LayerImplementation
+from costguard.sizing.layer_implementation import LIKE_BERT, LIKE_T5, LayerImplementation
 from costguard.values.checks import require
 
 EMBEDS = LayerImplementation(normed_embedding=True)
@@ -96,19 +96,16 @@ def read_deberta(config: ModelConfig, name: str) -> Architecture:
     learned = config.read_flag("position_biased_input", default=True)
     segments = config.read_size("type_vocab_size", default=0, least=0)
     model = _build_encoder(config, name, segments=segments, head=extras)
-    block = replace(model.main, written=LIKE_DEBERTA)
+    rows = _count_distances(config) * len(_list_distance_kinds(config)) * config.read_flag("relative_attention")
+    block = replace(model.main, written=replace(LIKE_BERT, distance_rows=rows))
     kept_extras = tuple((key, n) for key, n in model.extras if learned or key != "positions")
     return replace(model, blocks=(block,), extras=kept_extras, positions=model.positions if learned else None)
 
 
 def _list_distance_tensors(config: ModelConfig) -> ExtraTensors:
     """Return the tensors of DeBERTa's relative positions and of its convolution."""
-    hidden, buckets = config.hidden, config.read_size("position_buckets", default=0, least=-1)
-    max_positions = config.read_size("max_relative_positions", default=0, least=-1)
-    rows = 2 * (buckets if buckets > 0 else max_positions if max_positions > 0 else config.read_positions(512))
-    kinds = config.values.get("pos_att_type")
-    types = kinds.split("|") if isinstance(kinds, str) else [str(kind) for kind in config.read_items("pos_att_type") or []]
-    apart = config.layers * len(types) * _count_dense_parameters(hidden)
+    hidden, rows = config.hidden, _count_distances(config)
+    apart = config.layers * len(_list_distance_kinds(config)) * _count_dense_parameters(hidden)
     kernel = config.read_size("conv_kernel_size", default=0, least=0)
     normed = "layer_norm" in config.read_word("norm_rel_ebd", default="none")
     relative = config.read_flag("relative_attention")
@@ -118,6 +115,19 @@ def _list_distance_tensors(config: ModelConfig) -> ExtraTensors:
         ("distance_projections", apart if relative and not config.read_flag("share_att_key") else 0),
         ("convolution", kernel * hidden * hidden + 3 * hidden if kernel else 0),
     )
+
+
+def _count_distances(config: ModelConfig) -> int:
+    """Return the rows of the embedding of distances."""
+    buckets = config.read_size("position_buckets", default=0, least=-1)
+    max_positions = config.read_size("max_relative_positions", default=0, least=-1)
+    return 2 * (buckets if buckets > 0 else max_positions if max_positions > 0 else config.read_positions(512))
+
+
+def _list_distance_kinds(config: ModelConfig) -> list[str]:
+    """Return what is compared with distances: queries (c2p), keys (p2c) or both."""
+    kinds = config.values.get("pos_att_type")
+    return kinds.split("|") if isinstance(kinds, str) else [str(kind) for kind in config.read_items("pos_att_type") or []]
 
 
 def read_modernbert(config: ModelConfig, name: str) -> Architecture:

@@ -180,7 +180,8 @@ def _compute_expert(block: LayerBlock, style: LayerStyle, width: int) -> tuple[f
     extra = min(extra, 1) if style.kernels else extra
     extra += style.written.recast and style.numerics.autocast and not f.gated
     wide = (extra + 2 if not style.fused else 2) if f.gated else extra
-    work: float = (2 if f.gated or extra > 1 else 1) * n.compute * width
+    # Where the last matrix is frozen, no input of it is freed before the activation's backward pass.
+    work: float = (2 if f.gated or extra > 1 or not style.trained else 1) * n.compute * width
     total = wide * n.compute * width + result
     if not style.trained and _has_feed_adapter(block, style):
         made_before = (extra + 1) * n.compute * width if f.gated and not f.fused else 0
@@ -216,6 +217,9 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
     if not style.trained:
         kept_bytes += _compute_inputs_kept(style, value, ("o_proj",))
     result = n.compute * value
+    if style.written.distance_rows:
+        disentangled, work = _compute_disentangled(block, style)
+        return kept_bytes + disentangled + result * style.trained, work
     if not style.flash:
         each, work = _compute_scores(style, added=biased or (block.causal and not cross))
         wide = FP32 if style.written.wide_scores else n.compute
@@ -237,6 +241,24 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
         kept_bytes += result
     masks = a.heads / style.batch if biased else style.has_mask(block) and not cross
     return kept_bytes + tensors + STATISTIC_BYTES * a.heads + masks * n.compute * style.seq, 2 * tensors
+
+
+def _compute_disentangled(block: LayerBlock, style: LayerStyle) -> tuple[float, float]:
+    """Return the same of DeBERTa's scores of content and of distance, which no flash kernel computes.
+
+    Kept are queries, keys, scaled keys and values; the softmax and its mask; and for queries and for keys what they score with
+    every distance, the distances copied for each sequence, and which one each pair takes (8 bytes). Source: transformers 5.24,
+    modeling_deberta_v2.py, run on fake tensors (2026-11).
+    """
+    a, compute, rows = block.attention, style.numerics.compute, style.written.distance_rows
+    each, work = _compute_scores(style, added=False)
+    projected = compute * (4 + rows / style.seq) * a.query_width
+    pairs = style.seq * (each * a.heads + 1 + DISTANCE_INDICES / style.batch)
+    return projected + pairs + compute * a.heads * rows, work * a.heads * style.seq + compute * a.heads * (style.seq + rows / 2)
+
+
+DISTANCE_INDICES = 2 * 8
+"""Bytes for each pair of positions: of a query's distance and of a key's."""
 
 
 def _compute_linear_kept(attention: Attention, style: LayerStyle) -> tuple[float, float]:
@@ -320,6 +342,10 @@ def _compute_norms_kept(block: LayerBlock, style: LayerStyle, halves: int) -> tu
     each = compute_norm_kept(block.hidden, block.norm, style, stream, keeps)
     shared = style.written.side_by_side and keeps == "result" and block.norm != "rmsnorm"
     others = max(block.norms - halves, 0)
+    if block.norms > halves + 1 and not style.trained and block.norm == "layernorm-no-parameters":  # a denoiser's
+        # Its scales and gates come from frozen modulations, so only norms keep what they read: 2 of 6 tensors, or 1 of 3.
+        others = max(block.norms // 3 - 1, 0) + (halves > 1)
+        halves = 1
     return min(halves, block.norms) * each, others * (each - (stream * block.hidden if shared else 0))
 
 
@@ -327,7 +353,7 @@ def _compute_query_norms(block: LayerBlock, style: LayerStyle) -> float:
     """Return the bytes per token kept by norms over queries and keys or latents, and by a gate on attention's result."""
     a, n, keeps = block.attention, style.numerics, style.written.norms
     gated = 2 * n.compute * a.query_width * a.output_gate
-    norm = "rmsnorm" if keeps != "pieces" else block.norm
+    norm = a.query_norm if keeps != "pieces" else block.norm
     if a.latent is not None:
         width = a.latent.q_rank + a.latent.kv_rank
         return compute_norm_kept(width, "rmsnorm", style, n.compute) + n.operand * width

@@ -65,6 +65,7 @@ class FrameworkTraits:
     - `copies_reduced`: gradients are copied into the buffer that is summed over ranks (FSDP2's reduce-scatter input), in fp32
         if it `reduces_fp32`; and what is gathered arrives in a buffer of its own stream, whose memory no other stream gets.
     - `fuses_head`: its fused cross-entropy makes the logits chunk by chunk; else it fuses the loss's kernels over whole logits.
+    - `widens_frozen`: FSDP stores frozen weights in fp32, and gathers them in 16 bits.
     - `narrows_quantised`: adapters on quantised weights are 16-bit although others are fp32.
     - `context`: bytes of the CUDA context.
     - `slack`, `slack_gathered`: share of the temporary bytes that the allocator holds and cannot hand out, normally and
@@ -109,6 +110,7 @@ class FrameworkTraits:
     keeps_gathered: bool = False
     copies_reduced: bool = False
     fuses_head: bool = True
+    widens_frozen: bool = False
     narrows_quantised: bool = False
     context: int = overheads.CONTEXT_BYTES
     slack: float = overheads.SLACK_SHARE
@@ -125,6 +127,8 @@ HF = FrameworkTraits(
     gathered=overheads.GATHERED_LAYERS_FSDP1,
     slack_gathered=overheads.SLACK_SHARE_FSDP1,
 )
+# The same modules under FSDP2, which gathers and sums as torchtitan's does.
+HF_FSDP2 = replace(HF, gathered=overheads.GATHERED_LAYERS, slack_gathered=overheads.SLACK_SHARE_GATHERED, copies_reduced=True)
 # axolotl 0.19, monkeypatch/peft/utils.py: its copy of PEFT's preparation leaves out embed_tokens and lm_head; the residual
 # stream then begins in 16 bits, and a norm whose weight is fp32 makes it fp32 only until the next matrix.
 AXOLOTL = replace(HF, upcasts="norms")
@@ -195,6 +199,9 @@ MEGATRON = FrameworkTraits(
 
 FRAMEWORK_TRAITS = {
     "hf": HF,
+    # accelerate (commit 00b1b18), utils/fsdp_utils.py, fsdp2_prepare_model: mixed precision makes each weight fp32, also
+    # frozen ones. Axolotl's copy of the function (0.19, monkeypatch/accelerate/fsdp2.py) leaves them as they are.
+    "hf-fsdp2": replace(HF_FSDP2, widens_frozen=True),
     "trl": TRL,
     "axolotl": AXOLOTL,
     "llamafactory": UNPREPARED,
@@ -210,15 +217,7 @@ FRAMEWORK_TRAITS = {
     # Halo (github.com/whitecircle/halo, agent-docs/parallelism/data-parallelism.md, 2026): Hugging Face's modules under FSDP2
     # without resharding after the forward pass; expert parallelism takes experts out of FSDP. Its QLoRA is TRL's: since 0.26
     # (2025-12) trl/trainer/sft_trainer.py makes adapters bf16 and leaves out PEFT's preparation of quantised models.
-    "halo": replace(
-        HF,
-        gathered=overheads.GATHERED_LAYERS,
-        slack_gathered=overheads.SLACK_SHARE_GATHERED,
-        upcasts="none",
-        keeps_gathered=True,
-        copies_reduced=True,
-        narrows_quantised=True,
-    ),
+    "halo": replace(HF_FSDP2, upcasts="none", keeps_gathered=True, narrows_quantised=True),
     # torchtune 0.6: modules/attention.py expands k and v; modules/peft/lora.py follows the model's dtype;
     # modules/loss/ce_chunked_output_loss.py cuts whole logits into 8 chunks; torchao's NF4Tensor has int8 scales.
     "torchtune": FrameworkTraits(
@@ -363,9 +362,10 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
     wide_adapters = recipe.adapters and traits.adapters_fp32 and not (traits.narrows_quantised and recipe.quant != "none")
     trained = FP32 if fp32_weights or wide_adapters else HALF
     streamed = choose_upcast(recipe, parallel) == "all"
+    widened = parallel.fsdp and traits.widens_frozen and recipe.method == "lora"
     return Numerics(
         weight=trained,
-        frozen=FP32 if fp32_weights and recipe.trains else compute,
+        frozen=FP32 if (fp32_weights and recipe.trains) or widened else compute,
         gradient=FP32 if traits.gradients_fp32 and master else trained,
         moment=_compute_moment_bytes(recipe, FP32 if master else trained),
         master=FP32 if master else 0,

@@ -23,6 +23,7 @@ from costguard.sizing.memory.footprint import (
 from costguard.sizing.memory.phases import MemoryPhase, build_phase
 from costguard.sizing.preference import Companion, PreferenceTraining
 from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.values.checks import require
 
 RESTING_FORMULA = "kept while another model works"
 KEPT_TERMS = ("weights", "optimizer")
@@ -140,14 +141,16 @@ def _build_generation(
     """Return the policy as the generating model.
 
     It uses the policy's own weights if they are complete on the GPU, else a gathered copy besides the shards. TRL gathers all
-    weights to generate (`ds3_gather_for_generation`), because gathering them for each token would take hours.
+    weights to generate (`ds3_gather_for_generation`), because gathering them for each token would take hours. An engine has a
+    copy of its own, which it frees while the policy trains (vLLM's sleep, SGLang's release_memory_occupation).
     """
     serving = replace(
         policy, method="inference", micro_batch=training.generation_batch, seq_len=training.prompt_len + training.completion_len
     )
-    serving_parallel = Parallelism(tp=parallel.tp, pp=parallel.pp, ep=parallel.ep)
-    need = compute_footprint(architecture, serving, serving_parallel, gpus=gpus)
-    gathers = parallel.stage == GATHERING_STAGE or parallel.offload == "all"
+    ranks = max(training.rollout_tp, 1)
+    require(gpus % ranks == 0, "preference.rollout_tp", f"{ranks} does not divide {gpus} GPUs", f"write a divisor of {gpus}")
+    need = compute_footprint(architecture, serving, training.split_generation(parallel), gpus=gpus)
+    gathers = bool(training.rollout_tp) or parallel.stage == GATHERING_STAGE or parallel.offload == "all"
     moments = tuple(_build_generation_phase(p, gathers=gathers) for p in need.phases if p.name != "load")
     return ActiveModel(name="generation", footprint=need, phases=moments, rest=build_phase("rest", weights=0.0))
 

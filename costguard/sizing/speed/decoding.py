@@ -74,7 +74,7 @@ def compute_decode_step(
     forward = batch * job.flops.forward
     if prompts:
         forward += prompts * count_work(architecture, replace(recipe, seq_len=prompt_len, micro_batch=1)).flops.forward
-    summed = 2 * CACHE_BYTES * tokens * architecture.hidden / (links.inside * GIGA)
+    summed = 2 * CACHE_BYTES * tokens * architecture.hidden / (links.choose_tensor(tp) * GIGA)
     return DecodeStep(
         weights=job.weight_bytes * _count_weights_read(architecture, job, tokens) / (bandwidth * tp),
         computing=forward / (setting.top.matrix * TERA * choose_compute_share(job, serving) * ranks),

@@ -109,7 +109,7 @@ def _list_generation_passes(
 
     The average token of a completion has the prompt and half of the completion before it.
     """
-    parallel = Parallelism(tp=clock.placed.parallel.tp, pp=clock.placed.parallel.pp)
+    parallel = training.split_generation(clock.placed.parallel)
     behind = training.prompt_len + training.completion_len // 2
     recipe = replace(policy, method="inference", micro_batch=training.generation_batch, seq_len=behind, gradient_accumulation=1)
     written = clock.compute_speed(architecture, recipe, parallel)

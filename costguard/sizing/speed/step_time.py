@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from costguard.sizing.memory.frameworks import choose_loss, get_framework, has_fused_kernels
+from costguard.sizing.memory.frameworks import choose_loss, choose_upcast, get_framework, has_fused_kernels
 from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
 from costguard.sizing.speed.efficiency import GpuFamily, StepConstants
 from costguard.sizing.speed.flops import PeakRate, TokenWork
@@ -43,6 +43,8 @@ SHARD_COPIES, GRADIENT_COPY = 2, 6
 fp32 (2 bytes read, 4 written): torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py."""
 PURE_PRECISIONS, PURE_SHARE = ("bf16", "fp16"), 0.5
 """Precisions whose weights, gradients and moments all have 16 bits: an update moves half of the bytes."""
+WIDE_STREAM = 2
+"""How many times the 16-bit bytes of a layer's norms, activations and residuals their fp32 ones are."""
 LEAST_ATTENTION_SLOWDOWN = 1.1
 NEW_KERNELS_FROM = ("9.", "10.")
 """Compute capabilities (Hopper, Blackwell) whose matrix units FlashAttention-2 cannot fill."""
@@ -179,6 +181,10 @@ class LinkSpeeds:
     collective: float
     together: int
 
+    def choose_tensor(self, tp: int) -> float:
+        """Return the speed at which `tp` tensor-parallel GPUs sum."""
+        return self.inside if tp <= self.together else self.between
+
 
 class StepCosts(NamedTuple):
     """What one token costs one GPU, before the fitted weights. See the module's formula.
@@ -298,9 +304,13 @@ def _compute_idle_share(setting: StepSetting) -> float:
 
 
 def _compute_layer_traffic(setting: StepSetting, physics: StepConstants) -> float:
-    """Return the seconds per token to move what layers write and read outside matrices: norms, activations, residuals."""
+    """Return the seconds per token to move what layers write and read outside matrices: norms, activations, residuals.
+
+    Where PEFT prepared a model of bitsandbytes, all of them are fp32 (`Numerics.module_io`): twice the bytes.
+    """
     s, job = setting, setting.work
     traffic = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
+    traffic *= WIDE_STREAM if choose_upcast(s.recipe, s.parallel) == "all" else 1
     return traffic * (job.passes + s.recipe.trains) / _get_bandwidth(s.gpu)
 
 
@@ -341,8 +351,7 @@ def _compute_network_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
 def _compute_model_parallel_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
     """Return the seconds per token of tensor parallelism, which sums two activations per layer and pass."""
     s = setting
-    tensor = links.inside if s.parallel.tp <= links.together else links.between
-    return s.work.passes * 8 * (s.parallel.tp - 1) * s.work.hidden_layers / tensor / GIGA
+    return s.work.passes * 8 * (s.parallel.tp - 1) * s.work.hidden_layers / links.choose_tensor(s.parallel.tp) / GIGA
 
 
 def _compute_exchange_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
