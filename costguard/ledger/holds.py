@@ -295,9 +295,9 @@ def _admit_or_renew(hold: Hold, stored: Hold | None, standings: Iterable[BudgetS
     if stored.money == hold.money and stored.hourly in (None, hold.hourly):
         return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money, until=stored.expires_at)
     admission = admit_to_all((_exclude_hold(one, stored) for one in standings), hold.money, hold.hourly)
-    is_rate, asks_more = admission.reason in RATE_REASONS, hold.money.nano > stored.money.nano
-    if is_rate:
-        asks_more = hold.hourly is None or (stored.hourly is not None and hold.hourly.nano > stored.hourly.nano)
+    is_rate, hourly = admission.reason in RATE_REASONS, (stored.hourly, hold.hourly)
+    is_faster = hourly[0] is not None and hourly[1] is not None and hourly[0].nano < hourly[1].nano
+    asks_more = is_faster or (hold.hourly is None if is_rate else hold.money.nano > stored.money.nano)
     if not admission.admitted and asks_more:
         return replace(admission, was=stored.money, until=stored.expires_at)
     decided = admission if admission.admitted and not is_rate else Admission(admitted=True, reason=RENEWED, asked=hold.money)

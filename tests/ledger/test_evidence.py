@@ -93,13 +93,13 @@ def hours(count: int, dollars: str, **more: Any) -> list[BillLine]:  # noqa: ANN
     ]
 
 
-def take_in(url: str, *lines: BillLine, at: datetime = NOW, whole: bool = True) -> EvidenceResult:
+def take_in(url: str, *lines: BillLine, at: datetime = NOW, whole: bool = True, now: datetime = NOW) -> EvidenceResult:
     """Take a bill in, and say what it does."""
     with StagedStatement() as staged, BillStore(url, rules=RULES) as bills:
         staged.add((one, Decimal(0)) for one in lines)
         of = (("acme",), ALL) if whole else None
-        bills.import_statements([GatheredStatement(staged=staged, source="a test", stated_at=at, asked=of)], who="ada", now=NOW)
-        return bills.apply_evidence("acme", ALL, now=NOW)
+        bills.import_statements([GatheredStatement(staged=staged, source="a test", stated_at=at, asked=of)], who="ada", now=now)
+        return bills.apply_evidence("acme", ALL, now=now)
 
 
 class _Items(list[ChargeItem]):
@@ -263,6 +263,26 @@ def test_a_bill_at_a_discount_wins_over_the_list_price(seen: str) -> None:
     take_in(seen, line(0, "1", resource_id="i-2", id="other"), at=NOW + HOUR)
     assert spent(seen, DAY_ONE) == (48 * DOLLAR,) * 3, "withdrawn: the list price again"
     assert check_ledger(seen) == []
+
+
+def test_an_hour_without_a_line_keeps_its_price(seen: str) -> None:
+    """A bill of half a day says nothing of the other half, where it certainly ran: decision 0150."""
+    take_in(seen, *hours(12, "1.16"))
+    half = 12 * HOUR
+    assert spent(seen, Period(start=FIRST, end=FIRST + half)).expected == 13_920_000_000
+    assert spent(seen, Period(start=FIRST + half, end=FIRST + DAY)) == (24 * DOLLAR,) * 3
+
+
+def test_lines_of_one_period_are_taken_for_all_of_it(seen: str) -> None:
+    """Of two lines of an hour, a bill that lacks one cannot be told from a lower price: what is documented as its limit."""
+    both = (line(0, "0.80", id="a", end=FIRST + HOUR, description="core"), line(0, "1.20", id="b", end=FIRST + HOUR))
+    hour = Period(start=FIRST, end=FIRST + HOUR)
+    take_in(seen, *both)
+    assert spent(seen, hour) == (2 * DOLLAR,) * 3
+    take_in(seen, both[0], at=NOW + HOUR)
+    assert spent(seen, hour).low <= spent(seen, hour).expected == 800_000_000
+    take_in(seen, *both, at=NOW + 2 * HOUR)
+    assert spent(seen, hour) == (2 * DOLLAR,) * 3, "the whole bill puts it right"
 
 
 def test_an_agreed_price_is_the_contracted_cost_and_its_list_price_the_list_cost(url: str) -> None:

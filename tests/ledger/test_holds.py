@@ -310,6 +310,9 @@ def test_a_run_that_would_pass_a_cap_an_hour_is_refused(holds: HoldStore, url: s
         "budget an hour: $6.00 of $12.00 an hour left, not enough for 7.00 USD an hour; "
     )
     assert ask("h1", "6", "30").reason == "renewed"
+    assert ask("h1", "6.01", "5").admitted is False, "less money, and more an hour"
+    assert ask("h1", "5", "70").reason == "renewed", "more money that fits, and less an hour"
+    assert ask("h1", "6", "30").reason == "renewed"
     holds.release("h1", at)
     assert ask("h4", "6").admitted
     later = ask("h5", "0.01", now=at + HOUR / 4)
