@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from costguard.errors import shorten
 from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, NOTIFY, OBSERVE, STEP_LEVELS, Proposal, Verdict
@@ -72,19 +73,45 @@ class PlanView:
     notes: tuple[str, ...] = ()
 
 
+class PlanGroups(NamedTuple):
+    """The verdicts by what follows from them; each verdict is in one.
+
+    `unknown`: nothing can be judged, so no step of it is due, whatever its policy would do.
+    """
+
+    going: list[PlanRow]
+    held: list[PlanRow]
+    rest: list[PlanRow]
+    unknown: list[PlanRow]
+
+
+def group_plan_rows(plan: PlanView) -> PlanGroups:
+    """Return the rows of a plan by group, as `costguard plan` and the pages show them, without those that find nothing."""
+    groups = PlanGroups([], [], [], [])
+    for row in sorted(plan.rows, key=_get_sort_key):
+        if row.verdict.finding == CANNOT_SAY:
+            groups.unknown.append(row)
+        elif _list_held_acts(row):
+            groups.held.append(row)
+        elif row.proposals:
+            groups.going.append(row)
+        elif row.verdict.finding != DOES_NOT:
+            groups.rest.append(row)
+    return groups
+
+
 def build_plan_document(plan: PlanView) -> Document:
     """Return the whole plan.
 
     Conditions that hold, or nearly hold, come first. Machines about which no policy finds anything are only counted.
     """
     rows = sorted(plan.rows, key=_get_sort_key)
-    shown = [row for row in rows if row.verdict.finding != DOES_NOT or row.proposals]
     data = {
         "schema": SCHEMA,
         "at": format_instant(plan.at),
         "hash": plan.hash,
         "accepted": not plan.unaccepted,
-        "rows": [_build_row_data(row, plan.at) for row in rows],
+        "rows": [build_plan_row_data(row, plan.at) for row in rows],
         "notes": list(plan.notes),
     }
     lead = [f"WARNING: {plan.unaccepted}. Accept it with: costguard plan --accept {plan.hash}"] if plan.unaccepted else []
@@ -92,7 +119,7 @@ def build_plan_document(plan: PlanView) -> Document:
         data=data,
         records=tuple(record for row in rows for record in _list_step_records(row, plan.at)),
         lead=(*lead, _format_summary(plan, rows)),
-        tables=tuple(_list_tables(shown, plan.at)),
+        tables=tuple(_list_tables(group_plan_rows(plan), plan.at)),
         notes=tuple(limit_lines(plan.notes, "notes")),
     )
 
@@ -120,7 +147,8 @@ def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
     return f"{format_local_time(plan.at)}: {summary}. This is a plan: nothing was done."
 
 
-def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
+def build_plan_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
+    """Return a row of `costguard.plan/1`."""
     verdict, key = row.verdict, row.verdict.life.key
     return {
         "provider": key.provider,
@@ -173,7 +201,7 @@ def _build_step_data(proposal: Proposal, at: datetime) -> dict[str, object]:
 
 def _list_step_records(row: PlanRow, at: datetime) -> Iterator[Mapping[str, object]]:
     """Yield the machine and its verdict, once for each step."""
-    row_data = _build_row_data(row, at)
+    row_data = build_plan_row_data(row, at)
     flat = {key: row_data[key] for key in ("provider", "account", "region", "id", "name", "owner", "usd_per_hour")}
     flat |= {key: row_data[key] for key in ("policy", "level", "finding", "since")}
     flat |= {"work": row.verdict.work.state, "confidence": row.verdict.work.confidence}
@@ -202,13 +230,8 @@ PLAN_FITS: Mapping[str, ColumnFit] = {
 }
 
 
-def _list_tables(rows: Sequence[PlanRow], at: datetime) -> Iterator[TableView]:
+def _list_tables(groups: PlanGroups, at: datetime) -> Iterator[TableView]:
     """Yield a table of what will be done, one of what is held, and one of machines about which nothing is known yet."""
-    unknown = [row for row in rows if row.verdict.finding == CANNOT_SAY]
-    judged = [row for row in rows if row.verdict.finding != CANNOT_SAY]
-    held_rows = [row for row in judged if _list_held_acts(row)]
-    going = [row for row in judged if not _list_held_acts(row) and row.proposals]
-    rest = [row for row in judged if not _list_held_acts(row) and not row.proposals]
     head: tuple[Column[PlanRow], ...] = (
         Column("", "machine", _format_machine_name),
         Column("", "owner", _format_owner),
@@ -223,10 +246,10 @@ def _list_tables(rows: Sequence[PlanRow], at: datetime) -> Iterator[TableView]:
     result: Column[PlanRow] = Column("", "next", lambda row: RESULT_TEXTS[row.verdict.finding])
     reasons: Column[PlanRow] = Column("", "why", _format_reasons)
     tables: Sequence[tuple[str, Sequence[PlanRow], Sequence[Column[PlanRow]]]] = (
-        ("Will be done", going, (*head, *state, steps, reasons)),
-        ("Would be done, but is held", held_rows, (*head, *state, steps, Column("", "held because", _format_holds), reasons)),
-        ("Nothing to do yet", rest, (*head, *state, result, reasons)),
-        ("Not measured yet", unknown, (*head, Column("", "why not", _format_missing))),
+        ("Will be done", groups.going, (*head, *state, steps, reasons)),
+        ("Would be done, but is held", groups.held, (*head, *state, steps, Column("", "held because", _format_holds), reasons)),
+        ("Nothing to do yet", groups.rest, (*head, *state, result, reasons)),
+        ("Not measured yet", groups.unknown, (*head, Column("", "why not", _format_missing))),
     )
     for title, of, columns in tables:
         if of:

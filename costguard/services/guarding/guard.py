@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from costguard.budgets.hold import Hold
 from costguard.errors import LedgerError
@@ -153,8 +153,10 @@ class GuardRunner:
             return GuardRunResult(at=now, committed=True, acting=False)
         latest, holds = self.latest(), self.holds(now)
         overrides = (*load_recent_overrides(self.book, now), *self.supposed)
-        overrides = (*overrides, *self._arm_budgets(overrides, now, record=epoch is not None))
+        armings = list_budget_armings(self.rules, overrides, now)
+        overrides = (*overrides, *armings)
         if epoch is not None:
+            self._record_overrides(armings)
             record_hook_ends(self.book, self.hooks, now)
         previous = self._read_previous_runs(epoch, now)
         with self.books() as books:
@@ -188,13 +190,11 @@ class GuardRunner:
         )
         if epoch is not None and deeds.confirm_all(snapshot.intents, snapshot.live):
             snapshot = reload_intents(snapshot, self.book, self.rules)
-        snapshot, evaluation = self._evaluate_accepted(snapshot, records=epoch is not None)
-        told_hash = evaluation.plan_hash
-        unaccepted = explain_unaccepted(evaluation, self.rules, overrides, facts, digest=_hash_sha256, plan_hash=told_hash)
-        if unaccepted:
-            snapshot = replace(snapshot, held=(*snapshot.held, ("not_accepted", unaccepted)))
-            evaluation = _evaluate(self.rules, snapshot)
-        evaluation = replace(_mark_alert_steps_done(evaluation, now), plan_hash=told_hash)
+        plan = evaluate_plan(self.rules, snapshot, facts)
+        if epoch is not None:
+            self._record_overrides(plan.acceptances)
+        snapshot, unaccepted, told_hash = plan.snapshot, plan.unaccepted, plan.evaluation.plan_hash
+        evaluation = replace(_mark_alert_steps_done(plan.evaluation, now), plan_hash=told_hash)
         notices = [
             *list_alerts(evaluation, self.rules, snapshot, scopes, decode_costs(snapshot.intents)),
             *self.more_alerts(now),
@@ -257,39 +257,9 @@ class GuardRunner:
             if doubt:
                 yield "clock", doubt
 
-    def _arm_budgets(self, overrides: Iterable[Override], now: datetime, *, record: bool) -> list[Override]:
-        """Arm the hard budgets of which no arming is in force: a person who lowered one is obeyed as long as that lasts.
-
-        People arm policies (decision 0041). `record`: False for a plan, which assumes what the next run records.
-        """
-        armed = {w.subject for w in overrides if w.what == ARM and is_override_open(w, now)}
-        new_overrides = []
-        for name, level in ((policy.name, policy.arm) for policy in build_cap_policies(self.rules.budgets)):
-            if name not in armed:
-                why, until = "armed by the settings", now + ARMED_FOR
-                override = Override(
-                    id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=name, value=level
-                )
-                if record:
-                    self.book.add_override(override)
-                new_overrides.append(override)
-        return new_overrides
-
-    def _evaluate_accepted(self, snapshot: GuardSnapshot, *, records: bool) -> tuple[GuardSnapshot, GuardEvaluation]:
-        """Evaluate `snapshot`, and again if its plan is accepted and a hard cap of it was not yet; `records`: record that."""
-        evaluation = _evaluate(self.rules, snapshot)
-        caps = [describe_cap(budget) for budget in self.rules.budgets if budget.hard]
-        evaluation = replace(evaluation, plan_hash=compute_plan_fingerprint(evaluation.proposals, _hash_sha256, caps))
-        accepts = [one for one in snapshot.wishes if is_plan_accepted(one, evaluation.plan_hash, snapshot.now)]
-        acceptances = (
-            list_cap_acceptances(self.rules.budgets, snapshot.wishes, accepts[-1], lambda: token_hex(8)) if accepts else []
-        )
-        for one in acceptances if records else ():
+    def _record_overrides(self, overrides: Iterable[Override]) -> None:
+        for one in overrides:
             self.book.add_override(one)
-        if acceptances:
-            snapshot = replace(snapshot, wishes=(*snapshot.wishes, *acceptances))
-            evaluation = replace(_evaluate(self.rules, snapshot), plan_hash=evaluation.plan_hash)
-        return snapshot, evaluation
 
     def _commit_run(
         self,
@@ -334,6 +304,55 @@ class GuardRunner:
             protections=evaluation.sighted,
             present=notices,
         )
+
+
+class EvaluatedPlan(NamedTuple):
+    """A plan: `snapshot` with what holds all of it, its evaluation, why it must be accepted first ("": it need not), and the
+
+    acceptances of hard caps that follow from an accepted plan and are to be recorded.
+    """
+
+    snapshot: GuardSnapshot
+    evaluation: GuardEvaluation
+    unaccepted: str
+    acceptances: Sequence[Override]
+
+
+def evaluate_plan(rules: GuardConfig, snapshot: GuardSnapshot, facts: dict[str, str]) -> EvaluatedPlan:
+    """Evaluate `snapshot`, again if a hard cap of its plan is accepted, and again if the plan waits for approval.
+
+    The guard, `costguard plan` and the pages show and do what this returns. `facts`: of the run; updated with what was decided.
+    """
+    wishes, now = snapshot.wishes, snapshot.now
+    evaluation = _evaluate(rules, snapshot)
+    caps = [describe_cap(budget) for budget in rules.budgets if budget.hard]
+    plan_hash = compute_plan_fingerprint(evaluation.proposals, _hash_sha256, caps)
+    accepts = [one for one in wishes if is_plan_accepted(one, plan_hash, now)]
+    acceptances = list_cap_acceptances(rules.budgets, wishes, accepts[-1], lambda: token_hex(8)) if accepts else []
+    if acceptances:
+        snapshot = replace(snapshot, wishes=(*wishes, *acceptances))
+        evaluation = _evaluate(rules, snapshot)
+    unaccepted = explain_unaccepted(evaluation, rules, wishes, facts, digest=_hash_sha256, plan_hash=plan_hash)
+    if unaccepted:
+        snapshot = replace(snapshot, held=(*snapshot.held, ("not_accepted", unaccepted)))
+        evaluation = _evaluate(rules, snapshot)
+    return EvaluatedPlan(snapshot, replace(evaluation, plan_hash=plan_hash), unaccepted, acceptances)
+
+
+def list_budget_armings(rules: GuardConfig, overrides: Iterable[Override], now: datetime) -> list[Override]:
+    """Return armings of the hard budgets of which none is in force: a person who lowered one is obeyed as long as that lasts.
+
+    People arm policies (decision 0041). A run records them; a plan assumes what the next run records.
+    """
+    armed = {w.subject for w in overrides if w.what == ARM and is_override_open(w, now)}
+    why, until = "armed by the settings", now + ARMED_FOR
+    return [
+        Override(
+            id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=policy.name, value=policy.arm
+        )
+        for policy in build_cap_policies(rules.budgets)
+        if policy.name not in armed
+    ]
 
 
 @pause_gc()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from costguard.guard.action_plan import PolicyCase
 from costguard.guard.alerts.blind import SILENT, find_silent_agents, get_agent_state, index_agents
 from costguard.guard.alerts.fleet import explain_short
-from costguard.guard.context import GuardConfig
+from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import NO_ADMIN_ROUTE
+from costguard.guard.limits import explain_gap_doubt
 from costguard.guard.policy import STOP, TERMINATE, Proposal
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_waste
+from costguard.guard.run_facts import GuardRun
 from costguard.metering.spending import LiveResource
-from costguard.services.guarding.guard import GuardRunResult
+from costguard.services.guarding.guard import GuardRunResult, evaluate_plan, list_budget_armings
 from costguard.values.money import Money, Rate
 from costguard.values.resource import ResourceKey
 from costguard.values.text_format import format_local_time
@@ -38,6 +41,32 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
         hash=guarded.plan_hash[:12],
         unaccepted=guarded.unaccepted,
         notes=(*first_notes, *list_cap_shortfalls(guarded), *_list_silent_agents(guarded), *notes),
+    )
+
+
+def evaluate_as_plan(rules: GuardConfig, snapshot: GuardSnapshot, last: GuardRun | None, older_ledger: str) -> GuardRunResult:
+    """Evaluate `snapshot` as `costguard plan` does in a dry run of the guard, for a process that writes nothing: the pages.
+
+    `last`: the newest run. `older_ledger`: why the ledger may be an older copy; "" if it is not.
+    """
+
+    def list_holds() -> Iterator[tuple[str, str]]:
+        if older_ledger:
+            yield "older_ledger", f"{older_ledger}; if this is intended: costguard audit adopt"
+        if gap := explain_gap_doubt(last.at if last else None, rules.interval, rules.rails, snapshot.now):
+            yield "gap", gap
+
+    wishes = (*snapshot.wishes, *list_budget_armings(rules, snapshot.wishes, snapshot.now))
+    snapshot = replace(snapshot, wishes=wishes, held=(*snapshot.held, *list_holds()))
+    plan = evaluate_plan(rules, snapshot, dict(last.facts) if last else {})
+    return GuardRunResult(
+        at=snapshot.now,
+        committed=False,
+        acting=False,
+        survey=plan.evaluation,
+        sight=plan.snapshot,
+        plan_hash=plan.evaluation.plan_hash,
+        unaccepted=plan.unaccepted,
     )
 
 

@@ -4,15 +4,16 @@ A run stores it as one of its facts. Example: a watchdog polled 40 s ago and run
 the ledger, takes prepaid balances and "overshoot max" from that run, and says that it is 40 s old. Where the run is older
 than its interval, could not read an account or does not know one of the settings, the clouds are asked, and the reason is said.
 
-Only what changes a figure is stored: of a resource its handling where its provider protects it, or where more is lost than by a
-stop once the balance of its account is spent. Where that is more than `HANDLED_MAX` resources nothing is stored.
+The handling of resources decides what a plan would do with them, so the pages need it too: the usual one of each region is
+stored, and the resources that differ from it. Where those are more than `HANDLED_MAX` nothing is stored.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -28,7 +29,14 @@ from costguard.metering.observation import Handling, Observation
 from costguard.metering.spending import ScopeCoverage
 from costguard.services.guarding.guard_inputs import PollResults
 from costguard.services.poll.listing_validation import may_speak_for
-from costguard.services.poll.poll_views import decode_balance, decode_unreached, encode_balance, encode_unreached
+from costguard.services.poll.poll_views import (
+    decode_balance,
+    decode_handling,
+    decode_unreached,
+    encode_balance,
+    encode_handling,
+    encode_unreached,
+)
 from costguard.values.money import Money, PrepaidBalance
 from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
 from costguard.values.text_format import format_length, format_scope
@@ -52,7 +60,7 @@ class RunView:
     not know.
 
     `overshoots`: by how much each hard budget could be exceeded at worst, by name; a missing one is unknown. `shorts`: how the
-    limits delay the stops of a hard budget, by name. `handling`: of the resources where it changes what is shown.
+    limits delay the stops of a hard budget, by name. `handling`: of the resources that were listed.
     """
 
     asks: str
@@ -79,9 +87,8 @@ def encode_run_view(
     `latest`: the listings that it used. `snapshot`, `foresights`: what it built from them. `asks`: `digest_providers` of the
     settings that its watchdog was started with. Compressed, because a week of runs is kept: 200 pods are 30 KB as text.
     """
-    prepaid = {(one.provider, one.account) for one in latest.balances}
-    shown = [one.observation for one in snapshot.live if _changes_figures(one.observation, prepaid)]
-    if len(shown) > HANDLED_MAX:
+    handling = [*_group_handling(snapshot, latest.handling)]
+    if sum(len(others) for *_, others in handling) > HANDLED_MAX:
         return ""
     running = {one.observation.key for one in snapshot.live if one.observation.state == RUNNING and one.absent_at is None}
     certain = running <= latest.handling.keys()
@@ -92,15 +99,7 @@ def encode_run_view(
         "balances": [encode_balance(one) for one in latest.balances],
         "overshoots": [[one.standing.budget.name, one.overshoot.nano, one.overshoot.currency] for one in foresights if certain],
         "shorts": {one.standing.budget.name: one.short for one in foresights if one.short},
-        "handling": [
-            [
-                *observation.key,
-                observation.handling.protected,
-                observation.handling.stop_loses,
-                observation.handling.terminate_loses,
-            ]
-            for observation in shown
-        ],
+        "usual": handling,
     }
     return b64encode(compress(json.dumps(content, separators=(",", ":")).encode())).decode()
 
@@ -110,11 +109,47 @@ def digest_providers(tables: Mapping[str, Mapping[str, object]]) -> str:
     return sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _changes_figures(observation: Observation, prepaid: Collection[tuple[str, str]]) -> bool:
-    """Return whether the handling of `observation` changes what is shown: as protected, or as lost when a balance is spent."""
-    handling = observation.handling
-    loses = handling.terminate_loses != handling.stop_loses and (observation.key.provider, observation.key.account) in prepaid
-    return loses or bool(handling.protected)
+def _group_handling(
+    snapshot: GuardSnapshot, known: Mapping[ResourceKey, Handling]
+) -> Iterator[tuple[str, str, str, dict[str, object] | None, list[tuple[str, dict[str, object] | None]]]]:
+    """Yield the usual handling of each region, and each resource with another one. None: it is not known."""
+    regions = defaultdict[tuple[str, str, str], list[tuple[str, Handling | None]]](list)
+    for one in snapshot.live:
+        key = one.observation.key
+        regions[key[:3]].append((key.id, known.get(key)))
+    for region, resources in regions.items():
+        usual = Counter(handling for _, handling in resources).most_common(1)[0][0]
+        others = [(id_, encode_handling(one) if one else None) for id_, one in resources if one != usual]
+        yield *region, encode_handling(usual) if usual else None, others
+
+
+class RunHandling(Mapping[ResourceKey, Handling]):
+    """The handling of each resource that a run listed. `regions`: as `_group_handling` yields them, out of JSON."""
+
+    def __init__(
+        self, regions: Iterable[tuple[str, str, str, dict[str, Any] | None, list[tuple[str, dict[str, Any] | None]]]]
+    ) -> None:
+        self._usual, self._others = dict[tuple[str, str, str], Handling | None](), dict[ResourceKey, Handling | None]()
+        for provider, account, region, usual, others in regions:
+            self._usual[provider, account, region] = decode_handling(usual) if usual is not None else None
+            for id_, other in others:
+                key = ResourceKey(provider, account, region, id_)
+                self._others[key] = decode_handling(other) if other is not None else None
+
+    def __getitem__(self, key: ResourceKey) -> Handling:
+        """Return the handling of `key`; of one listed since, that of its region."""
+        handling = self._others[key] if key in self._others else self._usual.get(key[:3])
+        if handling is None:
+            raise KeyError(key)
+        return handling
+
+    def __iter__(self) -> Iterator[ResourceKey]:
+        """Iterate over the resources that differ from their region."""
+        return iter(self._others)
+
+    def __len__(self) -> int:
+        """Return how many differ from their region."""
+        return len(self._others)
 
 
 def decode_run_view(run: GuardRun | None) -> RunView | None:
@@ -129,10 +164,7 @@ def decode_run_view(run: GuardRun | None) -> RunView | None:
             balances=tuple(decode_balance(*row) for row in content["balances"]),
             overshoots={name: Money(nano=nano, currency=currency) for name, nano, currency in content["overshoots"]},
             shorts=dict(content.get("shorts", {})),
-            handling={
-                ResourceKey(*key): Handling(protected=tuple(protected), stop_loses=tuple(stop), terminate_loses=tuple(end))
-                for *key, protected, stop, end in content["handling"]
-            },
+            handling=RunHandling(content["usual"]),
         )
     except (ValueError, KeyError, TypeError, zlib_error):  # of another version
         return None

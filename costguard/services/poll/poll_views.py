@@ -73,8 +73,8 @@ def encode_account_view(view: AccountView) -> str:
     """Return `view` as JSON. 100 machines are some 10 KB."""
     content = {
         "scopes": [list(scope) for scope in view.scopes],
-        "handling": [[*key, _encode_handling(one)] for key, one in view.handling.items()],
-        "members": [[*one.key, encode_observation(one), _encode_handling(one.handling)] for one in view.members],
+        "handling": [[*key, encode_handling(one)] for key, one in view.handling.items()],
+        "members": [[*one.key, encode_observation(one), encode_handling(one.handling)] for one in view.members],
         "balance": encode_balance(view.balance) if view.balance else None,
         "unreached": [encode_unreached(one) for one in view.unreached],
         **({"identity": view.identity} if view.identity else {}),
@@ -88,7 +88,7 @@ def decode_account_view(view: PollView) -> AccountView | None:
         content: dict[str, Any] = json.loads(view.body)
         return AccountView(
             scopes=tuple(ScopeKey(*scope) for scope in content["scopes"]),
-            handling={ResourceKey(*key): _decode_handling(one) for *key, one in content["handling"]},
+            handling={ResourceKey(*key): decode_handling(one) for *key, one in content["handling"]},
             members=tuple(_decode_member(row) for row in content["members"]),
             balance=decode_balance(*content["balance"]) if content["balance"] else None,
             unreached=tuple(decode_unreached(*row) for row in content["unreached"]),
@@ -121,13 +121,14 @@ def list_unpolled(
     ]
 
 
-def _encode_handling(one: Handling) -> dict[str, object]:
+def encode_handling(one: Handling) -> dict[str, object]:
     """Return the fields of `one` that differ from their defaults."""
     values = {name: value for name, value in asdict(one).items() if value != getattr(UNKNOWN_HANDLING, name)}
     return values | ({"ends_at": to_micros(one.ends_at)} if one.ends_at else {})
 
 
-def _decode_handling(values: dict[str, Any]) -> Handling:
+def decode_handling(values: dict[str, Any]) -> Handling:
+    """Return the handling whose fields `encode_handling` returned."""
     for name in ("protected", "stop_loses", "terminate_loses"):
         if name in values:
             values[name] = tuple(values[name])
@@ -138,7 +139,7 @@ def _decode_handling(values: dict[str, Any]) -> Handling:
 
 def _decode_member(row: list[Any]) -> Observation:
     *key, text, handling = row
-    return replace(decode_observation(ResourceKey(*key), text)[0], handling=_decode_handling(handling))
+    return replace(decode_observation(ResourceKey(*key), text)[0], handling=decode_handling(handling))
 
 
 def encode_unreached(one: ScopeCoverage) -> list[object]:

@@ -108,16 +108,18 @@ class CurrentView:
 def load_current_view(settings: Settings, zone: tzinfo, now: datetime, looked: PollNowResult | None = None) -> CurrentView:
     """Load the fleet as the ledger knows it at `now`, in one snapshot. `looked`: the results of a poll just made.
 
-    Without a poll, what the last guard run saw stands for it while that run is younger than its interval.
+    Without a poll, what the last guard run saw stands for it while that run is younger than its interval; the handling of
+    resources in any case: it is as old as what the ledger has of them.
     """
     url, rules = resolve_ledger_url(settings), build_guard_config(settings)
     with LedgerReader(url) as reader, reader.snapshot() as ask, open_books(settings) as books:
         records = SnapshotRecords(ask)
         last = records.load_last_run()
-        view = decode_run_view(last) if looked is None and last and timedelta(0) <= now - last.at < last.interval else None
+        last_view = decode_run_view(last) if looked is None else None
+        view = last_view if last and timedelta(0) <= now - last.at < last.interval else None
         latest_look = looked or view
         latest = PollResults(  # no measurement is requested
-            handling=latest_look.handling if latest_look else {},
+            handling=looked.handling if looked else last_view.handling if last_view else {},
             sources={},
             balances=latest_look.balances if latest_look else (),
             members=latest_look.members if latest_look else (),

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.run_facts import GuardRun
 from costguard.reporting.status import FleetStatus, ResourceBurn
-from costguard.services.guarding.guard import GuardRunResult
-from costguard.services.guarding.plan_view import build_plan_view
+from costguard.services.guarding.audit import find_rollback_marker
+from costguard.services.guarding.plan_view import build_plan_view, evaluate_as_plan, list_unarmed
 from costguard.services.report.status_answer import load_current_view
 from costguard.settings import Settings
 from costguard.system.process import pause_gc
 from costguard.values.money import Money
-from costguard.views.plan import build_plan_document
+from costguard.views.plan import PlanView, build_plan_row_data, group_plan_rows
 from costguard.views.status import build_status_document, list_status_warnings
 from costguard.views.utilization import explain_usage
 
 ACTING_MAX = 1_000
-"""Verdicts with steps that are kept for the page Now, which shows the first of them and counts the others."""
+"""Verdicts of each group that are kept for the page Now, which shows the first of them and counts the others."""
 NO_TEAM = "nobody known"
 Verdict = Mapping[str, object]
 
@@ -71,14 +70,18 @@ class MachineFacts(NamedTuple):
 class FleetHead:
     """What is shown about the whole fleet. `found`: the status without its machines. `last`: the guard run; None: none yet.
 
-    `acting_rows`: the verdicts that have steps, in the order of `costguard plan`, at most ACTING_MAX. `acting`: how many have.
+    `plan`: its notes, and why it must be accepted first. `going`, `held`, `unknown`: its verdicts by what follows from them, in
+    the order of `costguard plan`, at most ACTING_MAX each. `counts`: how many verdicts each of them has.
     """
 
     found: FleetStatus
     last: GuardRun | None
     teams: tuple[TeamBurn, ...]
-    acting_rows: tuple[Verdict, ...]
-    acting: int
+    plan: PlanView
+    going: tuple[Verdict, ...]
+    held: tuple[Verdict, ...]
+    unknown: tuple[Verdict, ...]
+    counts: Mapping[str, int]
     warnings: tuple[str, ...]
 
 
@@ -128,25 +131,27 @@ def build_fleet_page(settings: Settings, now: datetime) -> FleetPage:
 
 def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[MachineRow], list[MachineFacts]]:
     view = load_current_view(settings, settings.defaults.timezone, now)
-    survey = evaluate_snapshot(view.rules, view.sight)
-    guarded = GuardRunResult(at=now, committed=False, acting=False, survey=survey, sight=view.sight)
-    plan = build_plan_document(build_plan_view(guarded, view.rules, ()))
+    guarded = evaluate_as_plan(view.rules, view.sight, view.last, find_rollback_marker(settings).describe_doubt())
+    plan = build_plan_view(guarded, view.rules, list_unarmed(view.rules))
     status = build_status_document(view.status, (), view.head, settings.display.find_exchange(now))
     table = next((one for one in status.tables if "resource" in one.columns), None)
     cells = [dict(zip(table.columns, row, strict=True)) for row in table.rows] if table else []
     rows = [_build_row(one, row) for one, row in zip(view.status.resources, cells, strict=False)]
     verdicts: dict[tuple[str, ...], list[Verdict]] = {}
-    planned = cast("list[Mapping[str, str]]", plan.data["rows"])
-    for one in planned:
-        verdicts.setdefault((one["provider"], one["account"], one["region"], one["id"]), []).append(one)
+    for of in plan.rows:
+        verdicts.setdefault(of.verdict.life.key, []).append(build_plan_row_data(of, plan.at))
     facts = [MachineFacts(one, tuple(verdicts.get(one.live.observation.key, ()))) for one in view.status.resources]
-    acting = [row for of in verdicts.values() for row in of if row["steps"]]
+    groups = group_plan_rows(plan)._asdict()
+    shown = {name: tuple(build_plan_row_data(row, plan.at) for row in of[:ACTING_MAX]) for name, of in groups.items()}
     head = FleetHead(
         found=replace(view.status, resources=()),
         last=view.last,
         teams=tuple(_sum_teams(zip(rows, view.status.resources, strict=True))),
-        acting_rows=tuple(acting[:ACTING_MAX]),
-        acting=len(acting),
+        plan=replace(plan, rows=()),
+        going=shown["going"],
+        held=shown["held"],
+        unknown=shown["unknown"],
+        counts={name: len(of) for name, of in groups.items()},
         warnings=tuple(dict.fromkeys(list_status_warnings(view.status))),
     )
     return head, rows, facts

@@ -36,8 +36,8 @@ def build_router(room: PageRoom) -> APIRouter:
             sought=sought,
             page=page,
             pages=pages,
-            acting=fleet.head.acting_rows[:NEXT_MAX],
-            acting_more=max(0, fleet.head.acting - NEXT_MAX),
+            acting=[*fleet.head.going, *fleet.head.held][:NEXT_MAX],
+            acting_more=max(0, fleet.head.counts["going"] + fleet.head.counts["held"] - NEXT_MAX),
         )
 
     return routes
