@@ -180,7 +180,7 @@ BUDGETS = {
     "costguard/values": 2_051,
     "costguard/views": 8_204,
     "costguard/watchdog": 500,
-    "costguard/web": 3350,
+    "costguard/web": 3402,
     "integrations": 1408,
     "providers/costguard_aws": 4627,
     "providers/costguard_gcp": 3875,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from costguard.guard.policy import ASK
 from costguard.guard.run_facts import GuardRun
+from costguard.guard.signals import IDLE
 from costguard.reporting.status import FleetStatus, ResourceBurn
+from costguard.services.guarding.ask_links import choose_keep_length
 from costguard.services.guarding.audit import find_rollback_marker
 from costguard.services.guarding.plan_view import build_plan_view, evaluate_as_plan, list_unarmed
 from costguard.services.report.status_answer import load_current_view
+from costguard.services.serving.month_chart import MonthChart, load_month_chart
 from costguard.settings import Settings
+from costguard.settings.fields import format_duration
 from costguard.system.process import pause_gc
 from costguard.values.money import Money
-from costguard.views.plan import PlanView, build_plan_row_data, group_plan_rows
+from costguard.views.document import Document
+from costguard.views.plan import PlanRow, PlanView, build_plan_row_data, group_plan_rows
 from costguard.views.status import build_status_document, list_status_warnings
 from costguard.views.utilization import explain_usage
 
@@ -23,6 +29,27 @@ ACTING_MAX = 1_000
 """Verdicts of each group that are kept for the page Now, which shows the first of them and counts the others."""
 NO_TEAM = "nobody known"
 Verdict = Mapping[str, object]
+CHIPS: Mapping[str, tuple[str, Callable[[ResourceBurn], bool]]] = {
+    "idle": ("idle", lambda one: one.work.state == IDLE),
+    "unowned": ("no owner", lambda one: not one.owner),
+    "dear": ("over $1/h", lambda one: one.get_burn().stated.nano > 10**9),
+}
+"""What the table of machines can be narrowed to: the name in its address -> what people read, and which machines it keeps."""
+SORTS: Mapping[str, Callable[[ResourceBurn], Any]] = {
+    "machine": lambda one: (one.live.observation.name or one.live.observation.key.id).casefold(),
+    "place": lambda one: tuple(one.live.observation.key),
+    "gpu": lambda one: (one.live.observation.gpu, one.live.observation.gpu_count),
+    "state": lambda one: one.state,
+    "work": lambda one: one.work.state,
+    "use": lambda one: one.beside.usage.mean if one.beside.usage else -1.0,
+    "owner": lambda one: one.owner.casefold(),
+    "up": lambda one: -(one.live.observation.started_at or one.live.first_seen_at).timestamp(),
+    "rate": lambda one: one.get_burn().stated.nano,
+    "spent": lambda one: one.live.spent.expected.nano,
+}
+"""What it can be sorted by; with `-` in front the largest comes first."""
+EXPORTED = ("path", "name", "gpu", "state", "work", "use", "note", "owner", "team", "up", "rate", "spent")
+"""Columns of the table as a file: fields of MachineRow."""
 
 
 class MachineRow(NamedTuple):
@@ -50,6 +77,15 @@ class MachineRow(NamedTuple):
     sought: str
 
 
+class Question(NamedTuple):
+    """A question of the guard that waits for an answer: whether to do `act`. `keeps_for`: how long a denial keeps it."""
+
+    verdict: Verdict
+    act: str
+    says: str
+    keeps_for: str
+
+
 class TeamBurn(NamedTuple):
     """The machines of one team, or of one owner where no label names a team. Money in dollars."""
 
@@ -72,6 +108,7 @@ class FleetHead:
 
     `plan`: its notes, and why it must be accepted first. `going`, `held`, `unknown`: its verdicts by what follows from them, in
     the order of `costguard plan`, at most ACTING_MAX each. `counts`: how many verdicts each of them has.
+    `questions`: what waits for an answer.
     """
 
     found: FleetStatus
@@ -82,6 +119,8 @@ class FleetHead:
     held: tuple[Verdict, ...]
     unknown: tuple[Verdict, ...]
     counts: Mapping[str, int]
+    questions: tuple[Question, ...]
+    month: MonthChart
     warnings: tuple[str, ...]
 
 
@@ -91,6 +130,7 @@ class FleetPage:
     def __init__(self, head: FleetHead, rows: Sequence[MachineRow], facts: Sequence[MachineFacts]) -> None:
         self.head, self.rows, self._facts = head, rows, facts
         self._places = {row.path: place for place, row in enumerate(rows)}
+        self._orders = dict[str, Sequence[int]]()
 
     @property
     def found(self) -> FleetStatus:
@@ -107,10 +147,29 @@ class FleetPage:
         """Return the id of the guard run; "" before the first."""
         return self.last.id if self.last else ""
 
-    def search(self, text: str) -> Sequence[MachineRow]:
-        """Return the machines in which every word of `text` occurs, the highest burn first."""
-        words = text.casefold().split()
-        return self.rows if not words else [row for row in self.rows if all(word in row.sought for word in words)]
+    def search(self, text: str, chips: Collection[str] = (), sort: str = "") -> Sequence[MachineRow]:
+        """Return the machines in which every word of `text` occurs and that all `chips` keep, the highest burn first.
+
+        `sort`: a name of SORTS, with `-` for the largest first; another one is ignored.
+        """
+        words, tests = text.casefold().split(), [CHIPS[chip][1] for chip in chips if chip in CHIPS]
+        return [
+            self.rows[place]
+            for place in self._order(sort)
+            if all(word in self.rows[place].sought for word in words) and all(test(self._facts[place].one) for test in tests)
+        ]
+
+    def _order(self, sort: str) -> Sequence[int]:
+        """Return the places of the machines in this order, which is kept for the next reader."""
+        value = SORTS.get(sort.removeprefix("-"))
+        if value is None:
+            return range(len(self.rows))
+        if sort not in self._orders:
+            places = sorted(
+                range(len(self.rows)), key=lambda place: value(self._facts[place].one), reverse=sort.startswith("-")
+            )
+            self._orders[sort] = places
+        return self._orders[sort]
 
     def find_row(self, path: str) -> MachineRow | None:
         """Return the row of the machine whose whole key is `path`; None if it is not listed."""
@@ -152,9 +211,26 @@ def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[Mac
         held=shown["held"],
         unknown=shown["unknown"],
         counts={name: len(of) for name, of in groups.items()},
+        questions=tuple(_list_questions(settings, [*groups["going"], *groups["held"]], plan.at)),
+        month=load_month_chart(settings, view.status),
         warnings=tuple(dict.fromkeys(list_status_warnings(view.status))),
     )
     return head, rows, facts
+
+
+def _list_questions(settings: Settings, rows: Iterable[PlanRow], at: datetime) -> Iterator[Question]:
+    """Yield the questions that were asked and not answered."""
+    for row in rows:
+        for proposal in row.proposals:
+            asked = next((says for reason, says in proposal.held_by if reason == "asked"), "")
+            if proposal.step.do == ASK and asked:
+                keeps_for = format_duration(choose_keep_length(settings, row.verdict.policy.name))
+                yield Question(build_plan_row_data(row, at), proposal.step.act, asked, keeps_for)
+
+
+def build_machine_list(rows: Iterable[MachineRow]) -> Document:
+    """Return `rows` as records, for a file."""
+    return Document(data={}, records=tuple({name: getattr(row, name) for name in EXPORTED} for row in rows))
 
 
 def _build_row(one: ResourceBurn, row: Mapping[str, str]) -> MachineRow:

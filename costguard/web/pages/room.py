@@ -26,7 +26,7 @@ from costguard.services.serving.person_acts import PersonActs
 from costguard.services.serving.web_logins import SessionDesk, compute_form_token
 from costguard.services.serving.web_pages import PageServices
 from costguard.values.agent import VIEWER
-from costguard.values.text_format import format_instant, limit_lines
+from costguard.values.text_format import format_amount, format_instant, limit_lines
 from costguard.values.web_login import OIDC_NAME, WebSession, get_shown_name, has_role
 from costguard.web.pages.computation import PageComputer
 from costguard.web.watchdog_client import WatchdogClient
@@ -93,7 +93,11 @@ class PageRoom:
             lstrip_blocks=True,
         )
         self._templates.filters.update(
-            instant=format_instant, limit=limit_lines, time=_build_time, path=lambda path: quote(path, safe=PATHS_SAFE)
+            instant=format_instant,
+            limit=limit_lines,
+            time=_build_time,
+            amount=format_amount,
+            path=lambda path: quote(path, safe=PATHS_SAFE),
         )
 
     async def load_fleet(self) -> FleetPage:
