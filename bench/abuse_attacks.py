@@ -71,7 +71,7 @@ def send_viewer_requests(site: Site) -> Iterator[Measured]:
         "accounts": "/accounts",
         "the log": "/log?since=3650d",
         "a machine": f"/machine?id={quote(machine)}",
-        "its samples": f"/machine/samples?id={quote(machine)}",
+        "its 14 days": f"/machine?id={quote(machine)}&length=14d",
         "a report of the month": "/report",
         "a report of a year by resource": f"/report?{year}&by=resource",
         "a report of ten years": "/report?from=2017-01-01&to=2026-12-31",

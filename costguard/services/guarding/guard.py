@@ -323,16 +323,16 @@ def evaluate_plan(rules: GuardConfig, snapshot: GuardSnapshot, facts: dict[str, 
 
     The guard, `costguard plan` and the pages show and do what this returns. `facts`: of the run; updated with what was decided.
     """
-    wishes, now = snapshot.wishes, snapshot.now
+    overrides, now = snapshot.wishes, snapshot.now
     evaluation = _evaluate(rules, snapshot)
     caps = [describe_cap(budget) for budget in rules.budgets if budget.hard]
     plan_hash = compute_plan_fingerprint(evaluation.proposals, _hash_sha256, caps)
-    accepts = [one for one in wishes if is_plan_accepted(one, plan_hash, now)]
-    acceptances = list_cap_acceptances(rules.budgets, wishes, accepts[-1], lambda: token_hex(8)) if accepts else []
+    accepts = [one for one in overrides if is_plan_accepted(one, plan_hash, now)]
+    acceptances = list_cap_acceptances(rules.budgets, overrides, accepts[-1], lambda: token_hex(8)) if accepts else []
     if acceptances:
-        snapshot = replace(snapshot, wishes=(*wishes, *acceptances))
+        snapshot = replace(snapshot, wishes=(*overrides, *acceptances))
         evaluation = _evaluate(rules, snapshot)
-    unaccepted = explain_unaccepted(evaluation, rules, wishes, facts, digest=_hash_sha256, plan_hash=plan_hash)
+    unaccepted = explain_unaccepted(evaluation, rules, overrides, facts, digest=_hash_sha256, plan_hash=plan_hash)
     if unaccepted:
         snapshot = replace(snapshot, held=(*snapshot.held, ("not_accepted", unaccepted)))
         evaluation = _evaluate(rules, snapshot)

@@ -56,8 +56,8 @@ def evaluate_as_plan(rules: GuardConfig, snapshot: GuardSnapshot, last: GuardRun
         if gap := explain_gap_doubt(last.at if last else None, rules.interval, rules.rails, snapshot.now):
             yield "gap", gap
 
-    wishes = (*snapshot.wishes, *list_budget_armings(rules, snapshot.wishes, snapshot.now))
-    snapshot = replace(snapshot, wishes=wishes, held=(*snapshot.held, *list_holds()))
+    overrides = (*snapshot.wishes, *list_budget_armings(rules, snapshot.wishes, snapshot.now))
+    snapshot = replace(snapshot, wishes=overrides, held=(*snapshot.held, *list_holds()))
     plan = evaluate_plan(rules, snapshot, dict(last.facts) if last else {})
     return GuardRunResult(
         at=snapshot.now,

@@ -110,15 +110,15 @@ def digest_providers(tables: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def _group_handling(
-    snapshot: GuardSnapshot, known: Mapping[ResourceKey, Handling]
+    snapshot: GuardSnapshot, handling: Mapping[ResourceKey, Handling]
 ) -> Iterator[tuple[str, str, str, dict[str, object] | None, list[tuple[str, dict[str, object] | None]]]]:
     """Yield the usual handling of each region, and each resource with another one. None: it is not known."""
     regions = defaultdict[tuple[str, str, str], list[tuple[str, Handling | None]]](list)
     for one in snapshot.live:
         key = one.observation.key
-        regions[key[:3]].append((key.id, known.get(key)))
+        regions[key[:3]].append((key.id, handling.get(key)))
     for region, resources in regions.items():
-        usual = Counter(handling for _, handling in resources).most_common(1)[0][0]
+        usual = Counter(one for _, one in resources).most_common(1)[0][0]
         others = [(id_, encode_handling(one) if one else None) for id_, one in resources if one != usual]
         yield *region, encode_handling(usual) if usual else None, others
 

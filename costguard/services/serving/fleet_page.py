@@ -96,10 +96,11 @@ class TeamBurn(NamedTuple):
 
 
 class MachineFacts(NamedTuple):
-    """What the status and the plan say about one machine."""
+    """What the status and the plan say about one machine. `told_at`: when notices of what is to come were delivered."""
 
     one: ResourceBurn
     verdicts: tuple[Verdict, ...]
+    told_at: tuple[datetime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +200,15 @@ def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[Mac
     verdicts: dict[tuple[str, ...], list[Verdict]] = {}
     for of in plan.rows:
         verdicts.setdefault(of.verdict.life.key, []).append(build_plan_row_data(of, plan.at))
-    facts = [MachineFacts(one, tuple(verdicts.get(one.live.observation.key, ()))) for one in view.status.resources]
+    deliveries = dict[tuple[str, ...], list[datetime]]()
+    for case in guarded.survey.cases if guarded.survey else ():
+        if case.climb is not None and case.climb.delivered_at is not None:
+            deliveries.setdefault(case.verdict.life.key, []).append(case.climb.delivered_at)
+    keys = [one.live.observation.key for one in view.status.resources]
+    facts = [
+        MachineFacts(one, tuple(verdicts.get(key, ())), tuple(deliveries.get(key, ())))
+        for key, one in zip(keys, view.status.resources, strict=True)
+    ]
     groups = group_plan_rows(plan)._asdict()
     shown = {name: tuple(build_plan_row_data(row, plan.at) for row in of[:ACTING_MAX]) for name, of in groups.items()}
     head = FleetHead(
@@ -222,10 +231,10 @@ def _list_questions(settings: Settings, rows: Iterable[PlanRow], at: datetime) -
     """Yield the questions that were asked and not answered."""
     for row in rows:
         for proposal in row.proposals:
-            asked = next((says for reason, says in proposal.held_by if reason == "asked"), "")
-            if proposal.step.do == ASK and asked:
+            question = next((says for reason, says in proposal.held_by if reason == "asked"), "")
+            if proposal.step.do == ASK and question:
                 keeps_for = format_duration(choose_keep_length(settings, row.verdict.policy.name))
-                yield Question(build_plan_row_data(row, at), proposal.step.act, asked, keeps_for)
+                yield Question(build_plan_row_data(row, at), proposal.step.act, question, keeps_for)
 
 
 def build_machine_list(rows: Iterable[MachineRow]) -> Document:

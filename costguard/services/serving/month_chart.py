@@ -131,9 +131,9 @@ def _rank_owners(days: CostByDay) -> list[tuple[str, Sequence[int]]]:
 
 def _draw_steps(floor: Sequence[int], ceiling: Sequence[int], scale: float) -> str:
     """Return the outline of an area of columns, one a day: along the upper ends, and back along the lower ones."""
-    there = "".join(f"V{_find_top(nano, scale)}H{number + 1}" for number, nano in enumerate(ceiling))
+    forth = "".join(f"V{_find_top(nano, scale)}H{number + 1}" for number, nano in enumerate(ceiling))
     back = "".join(f"V{_find_top(floor[number], scale)}H{number}" for number in range(len(floor) - 1, -1, -1))
-    return f"M0 {_find_top(floor[0], scale)}{there}{back}Z" if floor else ""
+    return f"M0 {_find_top(floor[0], scale)}{forth}{back}Z" if floor else ""
 
 
 def _find_top(nano: int, scale: float) -> float:

@@ -6,20 +6,21 @@ Everything is read from the ledger. No provider is asked, and nothing is changed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from threading import Lock, Thread
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, NoAnswerError
 from costguard.guard.action_intents import Intent
 from costguard.guard.machine_reference import require_resource_key
 from costguard.guard.overrides import Override, is_override_open
+from costguard.guard.policy import CANNOT_SAY
 from costguard.guard.replay.history import ResourceHistory
 from costguard.guard.run_facts import LATE_AFTER_RUNS
 from costguard.ledger.db.reader import LedgerReader
@@ -34,7 +35,8 @@ from costguard.metering.span import Span, compute_charge, compute_known_until
 from costguard.reporting.status import ResourceBurn
 from costguard.services.guarding import overrides
 from costguard.services.guarding.ask_links import choose_keep_length, hash_secret
-from costguard.services.serving.fleet_page import FleetPage, MachineRow
+from costguard.services.serving.fleet_page import FleetPage, MachineFacts, MachineRow
+from costguard.services.serving.machine_timeline import LENGTHS, Timeline, build_timeline
 from costguard.services.serving.page_builder import PageBuilder
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import format_duration
@@ -48,8 +50,6 @@ FLEET_AGE_MAX_S = 60.0
 BUILD_INLINE_S = 2.0
 """A fleet that took longer to build is built beside the readers, who get the previous one."""
 HISTORY_BACK, OVERRIDES_BACK = timedelta(days=14), timedelta(days=90)
-SAMPLES_SHOWN_MAX = 2_000
-"""Samples of a signal that a chart gets: more than pixels of a wide screen."""
 GAP_MIN = timedelta(minutes=15)
 """Shorter times between two complete listings are no gap: as long as a scope may go unseen (`reporting/status.py`)."""
 
@@ -78,6 +78,7 @@ class MachinePage:
     intents: tuple[Intent, ...]
     wishes: tuple[Override, ...]
     verdicts: tuple[Mapping[str, object], ...]
+    timeline: Timeline
     at: datetime
 
     @property
@@ -210,8 +211,11 @@ class PageServices:
         minutes = int(age.total_seconds() // 60)
         return [f"The last guard run was {minutes} minutes ago: the watchdog is down or late, and this page may be outdated."]
 
-    def load_machine(self, path: str) -> MachinePage:
-        """Return the life of the machine whose full key is `path`. Raises InputError if the ledger does not know it."""
+    def load_machine(self, path: str, length: str = "2d") -> MachinePage:
+        """Return the life of the machine whose full key is `path`. Raises InputError if the ledger does not know it.
+
+        `length`: of its time axis, a name of LENGTHS.
+        """
         key, now = require_resource_key(path, "the machine"), self.clock()
         fleet = self.load_fleet()
         with LedgerReader(resolve_ledger_url(self.settings)) as reader, reader.snapshot() as ask:
@@ -240,17 +244,16 @@ class PageServices:
             intents=tuple(reversed(intents)),
             wishes=tuple(reversed(recent_overrides)),
             verdicts=facts.verdicts if facts else (),
+            timeline=build_timeline(
+                past=past,
+                work=facts.one.work if facts else None,
+                costs=costs,
+                events=_list_events(facts, intents, recent_overrides),
+                now=now,
+                length=LENGTHS.get(length, LENGTHS["2d"]),
+            ),
             at=now,
         )
-
-    def load_samples(self, path: str) -> dict[str, object]:
-        """Return the recorded samples of a machine for charts: seconds since 1970 and values, by signal."""
-        past = self.load_machine(path).past
-        series = dict[str, object]()
-        for signal, (ats, values) in sorted(past.samples.items()):
-            thin = max(1, -(-len(ats) // SAMPLES_SHOWN_MAX))
-            series[signal] = {"at": [at // 1_000_000 for at in ats[::thin]], "value": list(values[::thin])}
-        return {"signals": series}
 
     def describe_act(self, one: ResourceBurn | None, do: str) -> list[str]:
         """Return what an approval or a stop of this machine means, a sentence each. `one`: None if it is not listed."""
@@ -268,6 +271,20 @@ class PageServices:
         """Raise NoAnswerError where nothing may be changed."""
         if self.read_only:
             raise NoAnswerError("is read-only: it is a demo", field="this page", hint="run costguard watch with your accounts")
+
+
+def _list_events(
+    facts: MachineFacts | None, intents: Iterable[Intent], overrides_made: Iterable[Override]
+) -> Iterator[tuple[datetime, str]]:
+    """Yield what the time axis marks: when people were told, what was done, what people said, and what is due."""
+    yield from ((one.moved_at, f"{one.act}: {one.state}") for one in intents)
+    yield from ((one.at, f"{one.what} by {one.who}") for one in overrides_made)
+    for told_at in facts.told_at if facts else ():
+        yield told_at, "told"
+    for verdict in facts.verdicts if facts else ():
+        if verdict["finding"] != CANNOT_SAY:
+            for step in cast("list[dict[str, str]]", verdict["steps"]):
+                yield datetime.fromisoformat(step["expected_at"]), f"{step['told']} due"
 
 
 def list_span_costs(past: ResourceHistory, one: ResourceBurn | None, period: Period) -> list[SpanCost]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 from fastapi import APIRouter, Request, Response
 
 from costguard.errors import InputError
 from costguard.guard.policy import STOP
 from costguard.services.guarding.ask_links import build_machine_path
+from costguard.services.serving.machine_timeline import LENGTHS
 from costguard.services.serving.person_acts import ACTS
 from costguard.values.agent import OPERATOR, VIEWER
 from costguard.values.web_login import ADMIN
-from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redirect, read_form
+from costguard.web.pages.room import PageReader, PageRoom, build_redirect, read_form
 
 ASKED_TWICE = {"approve-stop", "approve-terminate", STOP}
 """Acts that show what they would do, and need a second click."""
@@ -25,7 +24,8 @@ def build_router(room: PageRoom) -> APIRouter:
     @routes.get("/machine")
     @room.open_to()
     async def show(request: Request, reader: PageReader) -> Response:
-        page = await room.run(room.services.load_machine, request.query_params.get("id", ""))
+        length = request.query_params.get("length", "2d")
+        page = await room.run(room.services.load_machine, request.query_params.get("id", ""), length)
         fleet = await room.run(room.services.load_fleet)
         return room.render(
             "machine.html",
@@ -36,13 +36,9 @@ def build_router(room: PageRoom) -> APIRouter:
             late=room.services.list_late(fleet),
             operator=OPERATOR,
             stops=room.has_watchdog,
+            lengths=tuple(LENGTHS),
+            length=length if length in LENGTHS else "2d",
         )
-
-    @routes.get("/machine/samples")
-    @room.open_to()
-    async def samples(request: Request, _: PageReader) -> Response:
-        answer = await room.run(room.services.load_samples, request.query_params.get("id", ""))
-        return Response(json.dumps(answer), media_type="application/json", headers=HEADERS)
 
     @routes.post("/machine")
     @room.open_to(VIEWER, changes=True)

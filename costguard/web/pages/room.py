@@ -252,8 +252,9 @@ def _clean_text(value: object) -> object:
     return to_one_line(value)
 
 
-def _build_time(at: datetime | None) -> Markup:
-    """Return an instant in UTC, which the script shows in the reader's zone."""
+def _build_time(at: datetime | str | None) -> Markup:
+    """Return an instant, or its text in a document, in UTC; the script shows it in the reader's zone."""
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
     if at is None:
         return Markup("-")
     return Markup('<time datetime="{}" data-local>{}</time>').format(

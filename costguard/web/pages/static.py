@@ -15,8 +15,6 @@ CHARTS = "charts.css"
 TYPES = {
     CHARTS: "text/css; charset=utf-8",
     "htmx-4.0.1.min.js": "text/javascript; charset=utf-8",
-    "uplot-1.6.32.min.js": "text/javascript; charset=utf-8",
-    "uplot-1.6.32.min.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "page.js": "text/javascript; charset=utf-8",
     "page.css": "text/css; charset=utf-8",
