@@ -178,7 +178,7 @@ BUDGETS = {
     "costguard/system": 2367,
     "costguard/testing": 1550,
     "costguard/values": 2_051,
-    "costguard/views": 8_227,
+    "costguard/views": 8_232,
     "costguard/watchdog": 500,
     "costguard/web": 3402,
     "integrations": 1408,

@@ -19,12 +19,10 @@ from rich.text import Text
 from costguard.errors import shorten, to_one_line
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING
 from costguard.values.text_format import (
-    format_amount,
     format_interval,
     format_length,
     format_local_time,
     format_scope,
-    get_currency_sign,
 )
 from costguard.views.watch import WatchedBudget, WatchedMachine, WatchView, format_next_action, format_rate
 
@@ -139,15 +137,11 @@ def _draw_budgets(budgets: tuple[WatchedBudget, ...]) -> Table:
     for budget in budgets:
         style = "bold red" if budget.share >= 1 else "yellow" if budget.share >= NEARLY_SPENT_SHARE else "green"
         left = "-" if budget.time_to_cap is None else format_length(budget.time_to_cap)
-        over = (
-            "-"
-            if budget.overshoot is None
-            else f"{get_currency_sign(budget.overshoot.currency)}{format_amount(budget.overshoot)}"
-        )
+        over = "-" if budget.overshoot is None else str(budget.overshoot)
         table.add_row(
             Text(shorten(to_one_line(budget.name), 20)),
-            Text(f"{get_currency_sign(budget.cap.currency)}{format_amount(budget.spent.high)}"),
-            Text(f"{get_currency_sign(budget.cap.currency)}{format_amount(budget.cap)}{budget.unit}"),
+            Text(str(budget.spent.high)),
+            Text(f"{budget.cap}{budget.unit}"),
             Text(f"{budget.share:.0%}", style=style),
             Text(left, style=style if budget.time_to_cap is not None else ""),
             Text(over),

@@ -6,7 +6,7 @@ Example: 12 h at $2.49 an hour. `Rate.parse("2.49", "USD")` is 2_490_000_000 nan
 Dollars can be shown in another currency, with the rate and its date.
 
 Example: at "1 USD = 0.92 EUR on 2026-11-01 (ECB)", $1,679.64 is EUR 1545.27. This is for display only: the ledger and the JSON
-contract keep each amount in its own currency, and amounts of two currencies are never added.
+contract keep each amount in its own currency, and add no amounts of two currencies.
 """
 
 from __future__ import annotations
@@ -71,12 +71,9 @@ class Money:
         return self.nano / NANO
 
     def __str__(self) -> str:
-        """Return "$5,185.02", or "5,185.02 EUR" in another currency."""
-        return (
-            f"{'-' * (self.nano < 0)}${abs(self.to_decimal()):,.2f}"
-            if self.currency == "USD"
-            else (f"{self.to_decimal():,.2f} {self.currency}")
-        )
+        """Return the amount for people: "$5,185.02", or "EUR 5,185.02" in another currency."""
+        sign = "$" if self.currency == USD else f"{self.currency} "
+        return f"{'-' * (self.nano < 0)}{sign}{abs(self.to_decimal()):,.2f}"
 
     def __lt__(self, other: Money) -> bool:
         return self.nano < self._same(other)

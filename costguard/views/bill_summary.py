@@ -10,7 +10,7 @@ from costguard.errors import IncompleteError, shorten, to_one_line
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros
 from costguard.values.money import Money
-from costguard.values.text_format import format_amount, format_exact, format_instant, get_currency_sign
+from costguard.values.text_format import format_exact, format_instant
 from costguard.views.bill_files_read import BillFileReading, build_readings_data, build_readings_table
 from costguard.views.bills import LONGEST_NAME, RECONCILE_SCHEMA
 from costguard.views.document import Column, Document, build_record, build_table
@@ -125,7 +125,7 @@ def _sort_charges(one: BillSummary) -> Iterator[tuple[str, int]]:
 
 
 def _format_amount(nano: int, currency: str) -> str:
-    return f"{'-' * (nano < 0)}{get_currency_sign(currency)}{format_amount(Money(nano=abs(nano), currency=currency))}"
+    return str(Money(nano=nano, currency=currency))
 
 
 def _build_flat_record(one: BillSummary) -> Mapping[str, object]:

@@ -173,7 +173,7 @@ def _format_repriced(one: EvidenceSummary) -> str:
 def _format_unused(one: EvidenceFinding) -> str:
     ids = ", ".join(shorten(to_one_line(id_), LONGEST_NAME) for id_ in one.resources if id_)
     lines, were = (f"1 {one.charge} line", "was") if one.lines == 1 else (f"{one.lines} {one.charge} lines", "were")
-    amount = f"{get_currency_sign(one.currency)}{format_amount(_to_money(one.nano, one.currency))}"
+    amount = str(_to_money(one.nano, one.currency))
     lead = "CONTRADICTION: " if one.contradicts else ""
     of, whose = f" of {ids}" if ids else "", f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
     return f"{lead}{whose}: {lines}{of} ({amount}) {were} not used as evidence: {REASON_SENTENCES[one.reason]}."
@@ -442,5 +442,4 @@ def _format_amounts(amounts: NanoAmounts, currency: str) -> dict[str, str]:
 
 def _format_signed_amount(nano: int, currency: str) -> str:
     """Return `+$1.68`, `-$0.40` or `$0.00`."""
-    plus = "+" if nano > 0 else "-" if nano < 0 else ""
-    return f"{plus}{get_currency_sign(currency)}{format_amount(_to_money(abs(nano), currency))}"
+    return f"{'+' * (nano > 0)}{_to_money(nano, currency)}"

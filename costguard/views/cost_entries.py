@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costguard.metering.cost_entry import CostEntry
-from costguard.values.text_format import format_amount, format_exact, format_instant, get_currency_sign
+from costguard.values.text_format import format_exact, format_instant
 from costguard.views.document import Column, Document, build_record, build_table
 
 SCHEMA = "costguard.entries/1"
@@ -19,7 +19,7 @@ ENTRY_COLUMNS: tuple[Column[CostEntry], ...] = (
         "amount",
         "amount>",
         lambda one: format_exact(one.money),
-        lambda one: f"{get_currency_sign(one.money.currency)}{format_amount(one.money)}".replace("$-", "-$"),
+        lambda one: str(one.money),
     ),
     Column("provider", "provider", lambda one: one.provider),
     Column("owner", "owner", lambda one: one.owner or None),

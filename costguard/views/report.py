@@ -16,7 +16,7 @@ from costguard.reporting.statement.groups import CostGroup, CurrencySums
 from costguard.reporting.statement.sections import PriceSourceCost
 from costguard.reporting.statement.statement import Statement
 from costguard.values.instant import HOUR_US, to_hours
-from costguard.values.money import ExchangeRate, MoneyInterval
+from costguard.values.money import ExchangeRate, MoneyInterval, sum_intervals
 from costguard.values.text_format import (
     describe_misdated_scope,
     format_amount,
@@ -300,7 +300,10 @@ def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Ite
     until = f", until {format_local_time(statement.as_of)}" if statement.running else ""
     yield f"{name}{until}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}."
     if exchange is not None:
-        yield f"In {exchange.currency}: {format_interval(exchange.convert_interval(statement.usd.total))}, {exchange.label}."
+        own = [one.total for one in statement.others if one.currency == exchange.currency]
+        total = sum_intervals((exchange.convert_interval(statement.usd.total), *own), exchange.currency)
+        also = ", with what is charged in it" if own else ""
+        yield f"In {exchange.currency}{also}: {format_interval(total)}, {exchange.label}."
     if statement.match != MATCH_ALL and not any(one.groups for one in (statement.usd, *statement.others)):
         yield "It selects no charge of this period: costguard report --by owner,team,project lists the names."
     yield from list_lead_sentences(statement)

@@ -308,10 +308,6 @@ def _format_machine_name(name: str, id_: str) -> str:
     )
 
 
-def _format_signed_money(money: Money) -> str:
-    return f"{get_currency_sign(money.currency)}{format_amount(money)}"
-
-
 def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
     """Yield the headline figures; none for a future period or a period without data."""
     if statement.ahead or statement.blank:
@@ -438,9 +434,9 @@ SAVING_COLUMNS: tuple[Column[Saving], ...] = (
         "avoided",
         "avoided>",
         lambda one: format_interval_exact(one.avoided),
-        lambda one: f"{get_currency_sign(one.rest.currency)}{format_amount(one.avoided.expected)}",
+        lambda one: str(one.avoided.expected),
     ),
-    Column("at_rest", "disks>", lambda one: format_exact(one.rest), lambda one: _format_signed_money(one.rest)),
+    Column("at_rest", "disks>", lambda one: format_exact(one.rest), lambda one: str(one.rest)),
     Column(
         "saved",
         "saved>",
@@ -454,18 +450,18 @@ QUOTED_RUN_COLUMNS: tuple[Column[QuotedRun], ...] = (
     Column("who", "who", lambda one: one.hold.who, lambda one: shorten(one.hold.who or "-", LONGEST_NAME)),
     Column("why", "why", lambda one: one.hold.why, lambda one: shorten(one.hold.why or "-", LONGEST_NAME)),
     Column("currency", "", lambda one: one.hold.money.currency),
-    Column("quoted", "quoted>", lambda one: format_exact(one.hold.money), lambda one: _format_signed_money(one.hold.money)),
+    Column("quoted", "quoted>", lambda one: format_exact(one.hold.money), lambda one: str(one.hold.money)),
     Column(
         "actual",
         "actual>",
         lambda one: format_exact(one.actual),
-        lambda one: f"{get_currency_sign(one.hold.money.currency)}{format_amount(one.actual)}",
+        lambda one: str(one.actual),
     ),
     Column(
         "over",
         "difference>",
         lambda one: format_exact(one.over),
-        lambda one: f"{get_currency_sign(one.hold.money.currency)}{format_amount(one.over)}",
+        lambda one: str(one.over),
     ),
     Column("ended_at", "", lambda one: format_instant(one.hold.ended_at) if one.hold.ended_at else None),
 )

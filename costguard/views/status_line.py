@@ -13,26 +13,30 @@ from costguard.budgets.budget_status import BudgetStatus
 from costguard.errors import NoAnswerError
 from costguard.metering.inventory import COMPLETE
 from costguard.reporting.status import FleetStatus
-from costguard.values.money import Money
-from costguard.values.text_format import format_amount, format_interval, get_currency_sign
+from costguard.values.money import USD, ExchangeRate, Money
+from costguard.values.text_format import format_interval, get_currency_sign
 from costguard.views.document import Document
 
 
-def fold_status(document: Document, status: FleetStatus) -> Document:
+def fold_status(document: Document, status: FleetStatus, exchange: ExchangeRate | None = None) -> Document:
     """Return `document`, the whole status, with one line in the place of its tables and sentences; its data stay."""
-    return replace(document, lead=(build_status_line(status),), tables=(), notes=())
+    return replace(document, lead=(build_status_line(status, exchange),), tables=(), notes=())
 
 
-def build_status_line(status: FleetStatus) -> str:
-    """Return the burn, the month's expected cost, and the budget of which the largest share is spent."""
+def build_status_line(status: FleetStatus, exchange: ExchangeRate | None = None) -> str:
+    """Return the burn, the month's expected cost, and the budget of which the largest share is spent.
+
+    `exchange`: the rate at which dollars are shown, which the line names; None: they are shown as they are.
+    """
     unread = sum(scope.state != COMPLETE for scope in status.scopes)
     tightest = max(status.budgets, key=lambda one: one.spent.expected.nano / one.budget.cap.nano, default=None)
     parts = (
         "over budget:" if any(map(is_over, status.budgets)) else "",
-        f"{_format_money(status.usd.burn.stated)}/h",
-        f"{_format_money(status.usd.to_date.expected)} this month",
-        _describe_share(tightest) if tightest else "",
+        f"{_convert(status.usd.burn.stated, exchange)}/h",
+        f"{_convert(status.usd.to_date.expected, exchange)} this month",
+        _describe_share(tightest, exchange) if tightest else "",
         f"{unread} of {len(status.scopes)} accounts not read" if unread else "",
+        exchange.label if exchange else "",
     )
     return "  ".join(filter(None, parts))
 
@@ -49,21 +53,24 @@ def build_over_budget_error(budgets: Sequence[BudgetStatus]) -> NoAnswerError | 
         return None
     sums = "; ".join(
         f"{one.budget.name}: {get_currency_sign(one.budget.cap.currency)}{format_interval(one.spent)} "
-        f"of {_format_money(one.budget.cap)}{_name_unit(one)}"
+        f"of {one.budget.cap}{_name_unit(one)}"
         for one in over
     )
     return NoAnswerError(f"over budget: {sums}", hint="costguard plan shows what is stopped, and when")
 
 
-def _describe_share(standing: BudgetStatus) -> str:
+def _describe_share(standing: BudgetStatus, exchange: ExchangeRate | None) -> str:
     spent, cap = standing.spent.expected, standing.budget.cap
-    unit, share = _name_unit(standing), 100 * spent.nano // cap.nano
-    return f"{standing.budget.name} {_format_money(spent)} of {_format_money(cap)}{unit} ({share} %)"
+    share, limit = 100 * spent.nano // cap.nano, standing.budget.cap_stated
+    if exchange is None or limit is None or limit.currency != exchange.currency:
+        limit = _convert(cap, exchange)
+    return f"{standing.budget.name} {_convert(spent, exchange)} of {limit}{_name_unit(standing)} ({share} %)"
+
+
+def _convert(money: Money, exchange: ExchangeRate | None) -> Money:
+    """Return dollars at the rate; an amount in another currency stays as it is."""
+    return exchange.convert(money) if exchange and money.currency == USD else money
 
 
 def _name_unit(standing: BudgetStatus) -> str:
     return "/h" if standing.budget.is_rate else ""
-
-
-def _format_money(money: Money) -> str:
-    return f"{get_currency_sign(money.currency)}{format_amount(money)}"

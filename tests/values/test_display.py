@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, timedelta
 
 import pytest
 
+from costguard.budgets.budget import Budget
 from costguard.errors import InputError
 from costguard.renderers import json_text, table
 from costguard.services.guarding.status import build_status
@@ -14,6 +16,7 @@ from costguard.settings import check_settings
 from costguard.values.money import ExchangeRate, Money, PrepaidBalance, find_exchange_rate, parse_exchange_rate
 from costguard.views.report import build_report_document
 from costguard.views.status import build_status_document
+from costguard.views.status_line import build_status_line
 from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, spent
 from tests.views.test_documents_spending import stated
 
@@ -74,6 +77,23 @@ def test_the_status_shows_both_too() -> None:
         line.startswith("In EUR: 1.8400 an hour, 92.00 so far, ") for line in build_status_document(now, exchange=ECB).lead
     )
     assert build_status_document(now, exchange=ECB).data == build_status_document(now).data
+
+
+def test_the_line_for_a_prompt_is_in_the_currency_and_names_the_rate_once() -> None:
+    budget = Budget(name="vision", cap=Money.parse("2000"), cap_stated=Money.parse("1840", "EUR"), rate=ECB)
+    books = FakeBooks(resources=(live("i-1", meter(2 * 10**9)),), spent=(spent(money("100")),))
+    now = build_status(books=books, now=NOW, zone=UTC, budgets=(budget,))
+    label = "at 0.92 EUR to the dollar on 2026-11-01 (ECB)"
+    assert build_status_line(now, ECB) == f"EUR 1.84/h  EUR 92.00 this month  vision EUR 92.00 of EUR 1,840.00 (5 %)  {label}"
+    assert build_status_line(now) == "$2.00/h  $100.00 this month  vision $100.00 of $2,000.00 (5 %)"
+
+
+def test_a_total_in_the_currency_adds_what_is_charged_in_it() -> None:
+    charged = (spent(money("100")), spent(money("8", currency="EUR"), attribution(owner="bob")))
+    text = table.render(build_report_document(stated(FakeBooks(spent=charged)), ECB))
+    assert "In EUR, with what is charged in it: 100.00, at 0.92 EUR to the dollar on 2026-11-01 (ECB)." in text
+    other = replace(ECB, currency="CHF")
+    assert "In CHF: 92.00, at" in table.render(build_report_document(stated(FakeBooks(spent=charged)), other))
 
 
 def test_the_settings_say_it_and_a_currency_without_a_rate_is_refused() -> None:

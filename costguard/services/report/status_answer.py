@@ -69,12 +69,13 @@ def answer_status(
     status, head = view.status, view.head
     warnings = looked.told if looked else ()
     source = views.describe_status_source(asked_because=doubt, run_at=view.seen_at, at=status.at, offline=offline)
-    document = views.build_status_document(status, warnings, head, settings.display.find_exchange(status.at), source)
+    exchange = settings.display.find_exchange(status.at)
+    document = views.build_status_document(status, warnings, head, exchange, source)
     places = {"settings": settings.file or None, "ledger": parse_ledger_address(resolve_ledger_url(settings)).shown}
     document = replace(document, data={**document.data, **places})
     incomplete = views.build_incomplete_status_error(status, looked.refused if looked else ()) if strict else None
     return CommandAnswer(
-        document=fold_status(document, status) if line else document,
+        document=fold_status(document, status, exchange) if line else document,
         warnings=tuple(dict.fromkeys((*views.list_status_warnings(status), *warnings))),
         refusal=incomplete or (build_over_budget_error(status.budgets) if check else None),
         value=status,

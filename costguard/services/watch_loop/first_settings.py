@@ -34,7 +34,6 @@ from costguard.values.checks import find_nearest_names, require, require_one_of
 from costguard.values.money import Money
 from costguard.values.provider import CHECK_BAD, CREDENTIALS_CHECK, check_provider_table
 from costguard.values.resource import INSTANCE
-from costguard.values.text_format import format_amount, get_currency_sign
 from costguard.views.document import Document
 from costguard.views.setup import build_example_document, build_init_document
 
@@ -129,10 +128,10 @@ def survey_accounts(settings: Settings) -> list[str]:
         for amount in (one.stated for each in live if each.scope[:2] in accounts for one in compute_hourly_burn(each, now)):
             burns[amount.currency] = burns[amount.currency] + amount if amount.currency in burns else amount
         parts.append(f"{len(machines)} machine{'' if len(machines) == 1 else 's'}")
-        parts += [f"{get_currency_sign(name)}{format_amount(burns[name])}/h" for name in sorted(burns)]
+        parts += [f"{burns[name]}/h" for name in sorted(burns)]
         balances = [each for each in polled.balances if (each.provider, each.account) in accounts]
         left = [each.amount for each in balances if each.amount is not None]
-        parts += [f"{get_currency_sign(amount.currency)}{format_amount(amount)} left" for amount in left]
+        parts += [f"{amount} left" for amount in left]
         lines.append(f"{titles[one.provider]}: {', '.join(parts)}")
     return [*lines, *polled.refused]
 
