@@ -5,6 +5,8 @@ what is recorded stays. The source of a price says whose it is, and keeps the li
 
 Example: 42 % off a p4d.24xlarge at $32.7726 an hour are $19.008108, with the source "agreed, EDP 2026 (contract 4711); list
 32.772600000 USD: AWS price list".
+
+What a month leaves unused of a commitment is a charge of its own, when the month is over (decision 0152).
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from datetime import datetime
 from fractions import Fraction
 
 from costguard.budgets.budget import MATCH_ALL, ResourceFilter, matches_filter
+from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import AGREED, Observation, Price
 from costguard.metering.scope_state import KnownResource
+from costguard.metering.spending import Spending
+from costguard.values.calendar import Period
 from costguard.values.checks import require
 from costguard.values.instant import EARLIEST
-from costguard.values.money import Rate
-from costguard.values.resource import ENDED, INSTANCE
+from costguard.values.money import Money, Rate
+from costguard.values.resource import ENDED, INSTANCE, Attribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +33,7 @@ class Agreement:
     """A price for machines that `match` selects, in [start, end) (None: no bound).
 
     `types`: instance types; None: any. `discount`: share of the listed price that is taken off; None: `rate` replaces the
-    price of a whole machine. `source`: where it is written.
+    price of a whole machine. `source`: where it is written. `commitment`: what its machines cost a month at least.
     """
 
     name: str
@@ -39,12 +44,17 @@ class Agreement:
     rate: Rate | None = None
     start: datetime | None = None
     end: datetime | None = None
+    commitment: Money | None = None
 
     def __post_init__(self) -> None:
         one = (self.discount is None) != (self.rate is None)
         require(one, "", "needs either discount or rate", 'write discount = "42%" or rate = "19.60 USD/h"')
         share = self.discount is None or 0 < self.discount < 1
         require(share, "discount", "must be more than 0 % and less than 100 %", 'write what is taken off, such as "42%"')
+        if self.commitment is not None:
+            is_named = len(self.match.providers or ()) == 1 and len(self.match.accounts or ()) <= 1
+            hint = 'write match = { providers = ["aws"], accounts = ["123456789012"] }'
+            require(is_named, "match", "must name one provider, and at most one account, of which the commitment is", hint)
         ordered = self.start is None or self.end is None or self.start < self.end
         require(ordered, "until", "is not after from", "write the first day that no longer counts")
 
@@ -55,9 +65,23 @@ class Agreement:
 
     def selects(self, observation: Observation) -> bool:
         """Return whether the machine is one of those that it is about."""
-        if self.types is not None and observation.instance_type not in self.types:
-            return False
-        return matches_filter(self.match, observation.attribution)
+        return self._matches(observation.attribution)
+
+    def _matches(self, of: Attribution) -> bool:
+        return (self.types is None or of.instance_type in self.types) and matches_filter(self.match, of)
+
+    def compute_unused(self, month: Period, spending: Iterable[Spending]) -> Money | None:
+        """Return what is not used of the commitment of `month`, in which `spending` was; None: it has none, or that is unknown.
+
+        Usage is what its machines cost to compute. Example: $300 of $500 leave $200.
+        """
+        begun = self.start is None or self.start <= month.start
+        if self.commitment is None or not begun or (self.end is not None and self.end < month.end):
+            return None
+        used = [one.money.expected for one in spending if one.charge == COMPUTE and self._matches(one.attribution)]
+        if any(one.currency != self.commitment.currency for one in used):
+            return None
+        return replace(self.commitment, nano=max(0, self.commitment.nano - sum(one.nano for one in used)))
 
     def overlaps(self, other: Agreement) -> bool:
         """Return whether one machine may have both at one time."""

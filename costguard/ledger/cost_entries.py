@@ -41,6 +41,24 @@ class CostEntryStore(LedgerStore):
             insert_rows(tell, [_encode_entry(entry) for entry in added])
         return added
 
+    def restate_entries(self, entries: Sequence[CostEntry]) -> list[CostEntry]:
+        """Store by how much `entries` differ from what is stored of them, and return that.
+
+        What somebody else than their `who` has corrected stays.
+        """
+        with self._begin_write() as (ask, tell):
+            stored, added = [_decode_row(row) for row in ask(_select_entries())], list[CostEntry]()
+            for one in entries:
+                root = next((other.number for other in stored if not other.corrects and _is_same_cost(one, other)), 0)
+                chain = [other for other in stored if root and root in (other.number, other.corrects)]
+                due = one.money.nano - sum(other.money.nano for other in chain)
+                if due and all(other.who == one.who for other in chain):
+                    money = replace(one.money, nano=due)
+                    added.append(replace(one, number=stored[-1].number + 1 if stored else 1, corrects=root, money=money))
+                    stored.append(added[-1])
+            insert_rows(tell, [_encode_entry(entry) for entry in added])
+        return added
+
 
 def _place_entry(one: CostEntry, number: int, stored: Sequence[CostEntry], field: str) -> CostEntry:
     """Return `one` as it is stored after `stored`."""
@@ -78,7 +96,13 @@ def _place_entry(one: CostEntry, number: int, stored: Sequence[CostEntry], field
 
 
 def _is_same(one: CostEntry, other: CostEntry) -> bool:
-    return (one.what, one.month, one.money, one.attribution) == (other.what, other.month, other.money, other.attribution)
+    return one.money == other.money and _is_same_cost(one, other)
+
+
+def _is_same_cost(one: CostEntry, other: CostEntry) -> bool:
+    """Return whether both are the same cost, in one currency, of any amount."""
+    names = ("what", "month", "attribution")
+    return one.money.currency == other.money.currency and all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def load_entries(ask: Query, period: Period) -> list[CostEntry]:

@@ -3,6 +3,8 @@
 Example: "S3 checkpoints", $41.20 in October 2026, of vision. It is billed at noon (UTC) of the first day of its month, which is
 in that month in every time zone. A correction is an entry of its own, which holds the difference: "E3 is $39.10" is an entry
 of -$2.10 that refers to E3. So entries are only ever added up.
+
+What a month leaves unused of an agreement's commitment is an entry, too, which the watchdog writes.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from costguard.values.resource import ENTERED, Attribution, ResourceKey
 
 BY_HAND = "by-hand"
 """The provider of an entry that names none, and the account of every entry."""
+AGREEMENT = "agreement "
+"""How `who` begins where no person entered it: what an agreement's commitment costs beyond the month's usage."""
 BILLED_AT, BILLED_FOR = timedelta(hours=12), timedelta(hours=1)
 
 
@@ -28,6 +32,7 @@ class CostEntry:
     """An entry. `number`: E3 is 3; 0: not stored yet. `month`: since 1970. `money`: of a correction, the difference.
 
     `corrects`: the number of the entry that it corrects, 0 for none: what, month, owner and the rest are those of that one.
+    `provider`: "aws", or with an account "aws/123456789012".
     """
 
     number: int = 0
@@ -49,12 +54,14 @@ class CostEntry:
     @property
     def attribution(self) -> Attribution:
         """Return whose it is."""
-        return Attribution(self.provider, BY_HAND, "", ENTERED, owner=self.owner, labels=self.labels)
+        provider, _, account = self.provider.partition("/")
+        return Attribution(provider, account or BY_HAND, "", ENTERED, owner=self.owner, labels=self.labels)
 
     @property
     def bearer(self) -> BilledResource:
         """Return the entry that it is, or corrects, as what it is billed to."""
-        key = ResourceKey(self.provider, BY_HAND, "", f"E{self.corrects or self.number}")
+        of = self.attribution
+        key = ResourceKey(of.provider, of.account, "", f"E{self.corrects or self.number}")
         return BilledResource(key=key, name=self.what, labels=self.labels)
 
     def to_spending(self) -> Spending:

@@ -23,9 +23,10 @@ from costguard.settings.model import (
 )
 from costguard.values.calendar import make_day
 from costguard.values.checks import describe_value, require
-from costguard.values.money import Rate
+from costguard.values.money import Money, Rate
 
 DISCOUNT_PATTERN = re.compile(r"([-+]?\d{1,6}(?:\.\d{1,6})?)\s*%")
+MONEY_PATTERN, MONEY_HINT = re.compile(r"([-+]?[\d._]+)\s+([A-Z]{3})"), 'write what a month costs at least, such as "500 USD"'
 RATE_PATTERN = re.compile(r"(\d[\d._]*)\s+([A-Z]{3})\s*/\s*h")
 DISCOUNT_HINT, RATE_HINT = 'write what is taken off the list price, such as "42%"', 'write "19.60 USD/h", of a whole machine'
 
@@ -44,6 +45,19 @@ def _read_rate(value: object, field: str) -> Rate:
         lacks = "must say its currency and the hour" if is_number else "must be a rate"
         raise InputError(f"{lacks}, not {describe_value(value)}", field=field, hint=RATE_HINT)
     return Rate.parse(match[1], match[2], field=field)
+
+
+def _read_commitment(value: object, field: str) -> Money:
+    match = MONEY_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise InputError(
+            f"must be an amount of money with its currency, not {describe_value(value)}", field=field, hint=MONEY_HINT
+        )
+    money = Money.parse(match[1], match[2], field=field)
+    require(
+        money.nano > 0, field, f"must be more than zero, not {describe_value(value)}", "remove the line to commit to nothing"
+    )
+    return money
 
 
 class AgreementMatchTable(MatchTable):
@@ -70,6 +84,11 @@ class AgreementTable(SettingsModel):
     rate: Annotated[Rate | None, ReadAs(_read_rate)] = describe_key(
         None, "The price of a whole machine, instead of the listed one.", "19.60 USD/h"
     )
+    commitment: Annotated[Money | None, ReadAs(_read_commitment)] = describe_key(
+        None,
+        "What its machines cost in a calendar month at least: the rest is a charge of its own when the month is over.",
+        "500 USD",
+    )
     start: Annotated[date | None, ReadAs(read_date)] = describe_key(
         None, "The first day on which it counts (default: always; what is recorded stays).", "2026-01-01", key="from"
     )
@@ -89,6 +108,8 @@ def read_agreements(value: object, where: str, zone: tzinfo) -> tuple[Agreement,
 
 
 def _make_agreement(table: AgreementTable, zone: tzinfo) -> Agreement:
+    for key, day in (("from", table.start), ("until", table.until)) if table.commitment else ():
+        require(day is None or day.day == 1, key, "is within a month, of which the commitment is", "write the first of a month")
     return Agreement(
         name=table.name,
         source=table.source,
@@ -96,6 +117,7 @@ def _make_agreement(table: AgreementTable, zone: tzinfo) -> Agreement:
         types=table.match.types if table.match else None,
         discount=table.discount,
         rate=table.rate,
+        commitment=table.commitment,
         start=make_day(table.start, zone).start if table.start else None,
         end=make_day(table.until, zone).start if table.until else None,
     )

@@ -53,6 +53,14 @@ def test_an_agreement_is_read_whole() -> None:
         (FIRST + "from = 2026-02-01\nuntil = 2026-01-01\n", "agreement 1 (EDP).until", "is not after from", 6),
         (FIRST.replace('source = "contract 4711"\n', ""), "agreement 1 (EDP).source", "is missing", 1),
         (FIRST + "match = {}\n", "agreement 1 (EDP).match", "is empty", 5),
+        (FIRST + 'commitment = "500"\n', "agreement 1 (EDP).commitment", "with its currency", 5),
+        (FIRST + 'commitment = "500 USD"\n', "agreement 1 (EDP).match", "must name one provider", 1),
+        (
+            FIRST + 'commitment = "500 USD"\nfrom = 2026-02-03\nmatch = { providers = ["aws"] }\n',
+            "agreement 1 (EDP).from",
+            "is within a month",
+            6,
+        ),
         (FIRST + FIRST.replace("EDP", "second"), "agreement 2 (second).match", "overlaps agreement 1 (EDP)", 5),
     ],
 )

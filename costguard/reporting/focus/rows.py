@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 
 from costguard.metering.charge_item import ChargeItem, ChargeItems
+from costguard.metering.cost_entry import AGREEMENT
 from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, FIXED_UNITS, MONTH_UNITS, STORAGE, get_measure
 from costguard.metering.observation import find_list_price, find_price_basis
 from costguard.reporting.focus.columns import NEWEST_VERSION, get_columns
@@ -63,6 +64,8 @@ _LEFT_OUT = (
 
 CommitmentDiscountStatus stays, null: consumers (and focus-validator) ask whether it is Unused before they add up what was used.
 """
+FEE_SOURCE = f"entered by {AGREEMENT}"
+"""Of what a month left unused of a commitment: a purchase that covers no later charge, so that all its costs are its amount."""
 PLACEHOLDERS = frozenset(("null", "none", "nil", "n/a", "na", "nan", "not applicable", "unknown", "undefined", "-", "\\n"))
 """Words that stand for nothing; FOCUS wants the cell to be empty."""
 
@@ -85,6 +88,7 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
     service, month = get_focus_service(seller, item.charge), calendar.find_month(item.start, UTC)
     sku, price_details = _build_sku(item)
     price, cost, amount = _find_amounts(item)
+    is_fee = item.source.startswith(FEE_SOURCE)
     list_price = None if price is None else find_list_price(item.source) or price
     list_cost = None if list_price is None else EXACT.multiply(list_price, item.quantity)
     resource = _get_resource_type(item)
@@ -96,14 +100,14 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
         "BillingCurrency": item.money.low.currency,
         "BillingPeriodEnd": month.end,
         "BillingPeriodStart": month.start,
-        "ChargeCategory": "Usage",
+        "ChargeCategory": "Purchase" if is_fee else "Usage",
         "ChargeClass": "Correction" if of.kind == ENTERED and item.corrected else None,
         "ChargeDescription": _build_description(item, service.meter),
-        "ChargeFrequency": "Usage-Based",
+        "ChargeFrequency": "Recurring" if is_fee else "Usage-Based",
         **_build_period(item),
         "CommitmentDiscountStatus": None,
-        "ConsumedQuantity": item.used,
-        "ConsumedUnit": item.used_unit,
+        "ConsumedQuantity": None if is_fee else item.used,
+        "ConsumedUnit": None if is_fee else item.used_unit,
         "ContractedCost": cost,
         "ContractedUnitPrice": price,
         "EffectiveCost": amount,

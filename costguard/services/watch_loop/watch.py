@@ -41,6 +41,8 @@ from costguard.services.poll.poll import PollCycleResult
 from costguard.services.quote.price_refresh import CHECK_EVERY
 from costguard.services.report.bill_duty import CHECK_EVERY as BILLS_EVERY
 from costguard.services.report.bill_duty import BillDuty
+from costguard.services.report.commitment_duty import CHECK_EVERY as COMMITMENTS_EVERY
+from costguard.services.report.commitment_duty import CommitmentDuty
 from costguard.services.report.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
 from costguard.services.run_jobs.hold_duty import CHECK_EVERY as HOLDS_EVERY
 from costguard.services.run_jobs.hold_duty import HoldDuty
@@ -197,6 +199,7 @@ def _build_duties(context: WatchdogContext, show: ShowWatchView, every: timedelt
             Duty(name="reports", run=partial(_run_reports, context), every=REPORTS_EVERY),
             Duty(name="samples", run=partial(_keep_samples_bounded, context), every=RETENTION_EVERY),
             Duty(name="holds", run=_build_hold_duty(context).run, every=HOLDS_EVERY),
+            Duty(name="commitments", run=_build_commitment_duty(context).run, every=COMMITMENTS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
             *((Duty(name="bills", run=context.check_bills, every=BILLS_EVERY),) if context.check_bills else ()),
         ),
@@ -218,6 +221,10 @@ def open_bill_duty(context: WatchdogContext) -> Callable[[], object]:
 
 def _build_hold_duty(context: WatchdogContext) -> HoldDuty:
     return HoldDuty(settings=lambda: context.settings, clock=context.clock.now, leads=context.may_lead)
+
+
+def _build_commitment_duty(context: WatchdogContext) -> CommitmentDuty:
+    return CommitmentDuty(settings=lambda: context.settings, clock=context.clock.now, leads=context.may_lead)
 
 
 def _poll_source(context: WatchdogContext, source: InstanceSource) -> None:
