@@ -185,7 +185,7 @@ def recipe_of(row: dict[str, str]) -> Recipe:
         else max(USUAL_PASSES, PASSES_A_STAGE * split.pp),
         checkpointing=CHECKPOINTINGS[row["act_ckpt"]],
         attention="flash3" if FASTER_ATTENTION.search(row["technique"]) else "flash",
-        framework=framework_of(row["technique"]),
+        framework=framework_of(row["technique"], method),
         fused_loss=bool(FUSED_LOSS.search(row["technique"])),
         compiled=bool(COMPILED.search(row["technique"])),
         experts_implementation="loop" if EXPERT_LOOP.search(row["technique"]) else "auto",
@@ -226,9 +226,13 @@ def with_technique(row: dict[str, str]) -> dict[str, str]:
     return row | {kind: count for kind, count in said.items() if not row[kind]}
 
 
-def framework_of(technique: str) -> str:
-    """The library a technique names; Hugging Face where it names none."""
-    return next((name for word, name in FRAMEWORKS.items() if word in technique.lower()), "hf")
+def framework_of(technique: str, method: str) -> str:
+    """The library a technique names; Hugging Face where it names none, for QLoRA without PEFT's preparation.
+
+    The sources of QLoRA (torchtune, litgpt, fsdp_qlora, Halo) do not call it.
+    """
+    usual = "trl" if method == "qlora" else "hf"
+    return next((name for word, name in FRAMEWORKS.items() if word in technique.lower()), usual)
 
 
 def parallel_of(row: dict[str, str]) -> Parallelism:

@@ -91,5 +91,5 @@ def test_layers_that_do_not_add_up_are_named(config: dict[str, Any], why: str) -
 
 
 def test_what_is_left_out_reaches_the_reader() -> None:
-    assert "text encoders are counted while a job loads them" in FACTS.get_architecture("flux-1-dev").notes[0]
+    assert "text encoders and VAE are counted while a job loads them" in FACTS.get_architecture("flux-1-dev").notes[0]
     assert "one image of 2,304 patches" in FACTS.get_architecture("qwen3-vl-8b").notes[0]

@@ -9,7 +9,7 @@ saved tensors (40.1; 80.2 in fp32; torch 2.13, 2026-11).
 
 In FLUX, SD 3 and Qwen-Image, image and text are two streams with weights of their own that attend to each other: one LayerBlock
 each; scores between the two are not counted (a tenth of the scores at 1024 pixels). In FLUX's single layers, CogVideoX and Wan
-both are one sequence, or the text is read by cross-attention. VAEs are separate models and are excluded. So are text encoders
+both are one sequence, or the text is read by cross-attention. VAEs and text encoders are separate models, which are excluded
 in training steps: people encode their data once. diffusers' scripts do that with all models on the GPU (examples/dreambooth,
 train_dreambooth_lora_flux.py), so the peak of a small LoRA is its start: 3.4 GB of CogVideoX-2B beside 9.5 GB of T5.
 
@@ -85,10 +85,12 @@ SINGLE_MODULATIONS = 3
 USUAL_SIDE = 1024
 """Pixels of an image's side unless `image_size` states it: what FLUX, SD 3 and Qwen-Image are trained and fine-tuned at."""
 NOTES = ("only the transformer is counted: text encoders and VAE are excluded",)
-NOTES_LOADED = ("text encoders are counted while a job loads them, as diffusers' scripts do, and not in its steps; no VAE is",)
+NOTES_LOADED = ("text encoders and VAE are counted while a job loads them, as diffusers' scripts do, and not in its steps",)
 T5_XXL, CLIP_L, CLIP_G, UMT5_XXL = 4_762_310_656, 123_060_480, 694_659_840, 5_680_910_336
 """Parameters of text encoders, counted from their shapes: T5 v1.1 XXL's encoder has 24 layers of 4096 with gated feed-forwards
 of 10,240 and 32,128 words, UMT5-XXL's 256,384 words and a position bias in each layer; CLIP-L and OpenCLIP bigG are SDXL's."""
+IMAGE_VAE, COGVIDEOX_VAE, WAN_VAE = 83_819_683, 215_583_907, 126_892_531
+"""Parameters of the autoencoders of FLUX and SD 3, CogVideoX, and Wan 2.1 (made with diffusers 0.42, 2026-11)."""
 
 FLUX_DEFAULTS: Mapping[str, object] = {
     "in_channels": 64,
@@ -197,7 +199,7 @@ def read_flux(config: ModelConfig, name: str) -> Architecture:
         ("final", 2 * each + _count_dense(wide, latent)),
     )
     blocks = (stream, _build_stream(c, double, text, qk_norm="per-head"), both)
-    return _add_encoders(_build_images(name, blocks, image, extras), T5_XXL + CLIP_L)
+    return _add_encoders(_build_images(name, blocks, image, extras), T5_XXL + CLIP_L, IMAGE_VAE)
 
 
 def read_flux2(config: ModelConfig, name: str) -> Architecture:
@@ -259,7 +261,7 @@ def read_sd3(config: ModelConfig, name: str) -> Architecture:
         ("text", _count_dense(c.read_size("joint_attention_dim"), wide)),
         ("final", 2 * each + _count_dense(wide, values)),
     )
-    return _add_encoders(_build_images(name, tuple(blocks), image, extras), T5_XXL + CLIP_L + CLIP_G)
+    return _add_encoders(_build_images(name, tuple(blocks), image, extras), T5_XXL + CLIP_L + CLIP_G, IMAGE_VAE)
 
 
 def read_qwen_image(config: ModelConfig, name: str) -> Architecture:
@@ -335,7 +337,7 @@ def read_wan(config: ModelConfig, name: str) -> Architecture:
         ("text", _count_dense(c.read_size("text_dim"), wide) + each),
         ("final", _count_dense(wide, 4 * out)),
     )
-    return _add_encoders(_build_clips(name, block, tokens, frames, extras), UMT5_XXL)
+    return _add_encoders(_build_clips(name, block, tokens, frames, extras), UMT5_XXL, WAN_VAE)
 
 
 def read_cogvideox(config: ModelConfig, name: str) -> Architecture:
@@ -367,12 +369,12 @@ def read_cogvideox(config: ModelConfig, name: str) -> Architecture:
         ("time", _count_dense(wide, timed) + _count_dense(timed, timed)),
         ("final", _count_dense(timed, 2 * wide) + 2 * wide + _count_dense(wide, patch * patch * out)),
     )
-    return _add_encoders(_build_clips(name, block, tokens, frames, extras), T5_XXL)
+    return _add_encoders(_build_clips(name, block, tokens, frames, extras), T5_XXL, COGVIDEOX_VAE)
 
 
-def _add_encoders(model: Architecture, parameters: int) -> Architecture:
-    """Return the model with text encoders of so many parameters beside it."""
-    return replace(model, companions=(("text encoders", parameters),), notes=NOTES_LOADED)
+def _add_encoders(model: Architecture, parameters: int, vae: int) -> Architecture:
+    """Return the model with text encoders and a VAE of so many parameters beside it."""
+    return replace(model, companions=(("text encoders", parameters), ("VAE", vae)), notes=NOTES_LOADED)
 
 
 def _read_width(c: ModelConfig) -> int:
