@@ -162,7 +162,7 @@ def against_duckdb(path: Path, folder: Path, *, rounds: int = ROUNDS) -> Iterato
     )
 
 
-def unpolled(folder: Path, *, instances: int = STOPPED, rounds: int = ROUNDS) -> Iterator[Measured]:
+def against_fresh(folder: Path, *, instances: int = STOPPED, rounds: int = ROUNDS) -> Iterator[Measured]:
     """The default report of machines that nobody looked at for SILENT_H hours, over the same polled just now."""
     path, now = folder / "unpolled.db", datetime.now(UTC)
     last = now - timedelta(hours=SILENT_H)
@@ -225,7 +225,7 @@ def main() -> int:
             )
         ]
         missed, rounds = table(lines), 1 if quick else ROUNDS
-        missed += table(unpolled(folder, instances=QUICK if quick else STOPPED, rounds=rounds))
+        missed += table(against_fresh(folder, instances=QUICK if quick else STOPPED, rounds=rounds))
         missed += table(against_duckdb(path, folder, rounds=rounds))
         return int(missed + table(reports(path, folder, rounds=rounds)) > 0)
 

@@ -165,7 +165,7 @@ BUDGETS = {
     "costguard/integrations": 250,
     "costguard/ledger": 14_726,
     "costguard/mcp": 605,
-    "costguard/metering": 4085,
+    "costguard/metering": 4087,
     "costguard/notifiers": 1_560,
     "costguard/providers": 1750,
     "costguard/quoting": 2_190,

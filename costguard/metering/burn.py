@@ -25,14 +25,14 @@ from costguard.values.resource import Attribution, ResourceKey
 class HourlyBurn:
     """Money an hour in one currency.
 
-    `stated`: the expected amount, at prices that are stated or estimated; `estimated`: the part of it at estimated prices.
+    `stated`: the expected amount, at prices that are stated or estimated; `estimated_part`: that at estimated prices.
     `unstated`: the highest cost of the unpriced lines, of which nothing is expected. `bounds` covers all of them.
     """
 
     bounds: MoneyInterval
     stated: Money
     unstated: Money
-    estimated: Money
+    estimated_part: Money
 
     @property
     def unknown(self) -> bool:
@@ -42,7 +42,7 @@ class HourlyBurn:
     @property
     def guessed(self) -> bool:
         """Whether a part of it is at an estimated price."""
-        return self.estimated.nano > 0
+        return self.estimated_part.nano > 0
 
     @property
     def currency(self) -> str:
@@ -53,7 +53,9 @@ class HourlyBurn:
         """Return the sum of both."""
         bounds = self.bounds.add(other.bounds)
         stated_money, unstated = self.stated + other.stated, self.unstated + other.unstated
-        return HourlyBurn(bounds=bounds, stated=stated_money, unstated=unstated, estimated=self.estimated + other.estimated)
+        return HourlyBurn(
+            bounds=bounds, stated=stated_money, unstated=unstated, estimated_part=self.estimated_part + other.estimated_part
+        )
 
 
 def compute_hourly_burn(live: LiveResource, at: datetime) -> tuple[HourlyBurn, ...]:
@@ -117,7 +119,7 @@ def _compute_hourly_price(meter: Meter, nano: int, unit_us: int) -> int:
 def make_zero_burn(currency: str = "USD") -> HourlyBurn:
     """Return a burn of zero."""
     zero = Money(nano=0, currency=currency)
-    return HourlyBurn(bounds=make_zero_interval(currency), stated=zero, unstated=zero, estimated=zero)
+    return HourlyBurn(bounds=make_zero_interval(currency), stated=zero, unstated=zero, estimated_part=zero)
 
 
 def sum_burns(burns: Iterable[HourlyBurn], currency: str) -> HourlyBurn:
@@ -134,7 +136,7 @@ def sum_burns(burns: Iterable[HourlyBurn], currency: str) -> HourlyBurn:
         ),
         stated=nano(one.stated for one in burns),
         unstated=nano(one.unstated for one in burns),
-        estimated=nano(one.estimated for one in burns),
+        estimated_part=nano(one.estimated_part for one in burns),
     )
 
 
@@ -188,7 +190,7 @@ def _compute_meter_burn(meter: Meter, unit_us: int, doubtful: bool) -> HourlyBur
         bounds=bounds,
         stated=zero if price.unpriced else expected,
         unstated=high if price.unpriced else zero,
-        estimated=expected if price.estimated else zero,
+        estimated_part=expected if price.estimated else zero,
     )
 
 

@@ -76,7 +76,7 @@ class Watchdog:
         self._duties, self._log, self._make, self._heartbeat = duties, log, reload, heartbeat
         self._patience, self._tell, self._wall, self._boot = patience, tell, wall, boot or _choose_boot_clock()
         self._asked: queue.SimpleQueue[int] = queue.SimpleQueue()  # a signal may put into it at any moment
-        self._lock, self._health, self._unpolled = Lock(), dict[str, DutyHealth](), set[str]()
+        self._lock, self._health, self._first_polls = Lock(), dict[str, DutyHealth](), set[str]()
         self._scheduler: Any = BackgroundScheduler(timezone=UTC, executors={"default": DaemonThreadExecutor()})
         self._apart = self._wall() - self._boot()
         self._stopping = False
@@ -128,7 +128,7 @@ class Watchdog:
         """Replace the duties by `duties`: poll the accounts at once, then run the guard."""
         now = datetime.now(UTC)
         with self._lock:
-            self._duties, self._unpolled = duties, {duty.name for duty in duties.polls}
+            self._duties, self._first_polls = duties, {duty.name for duty in duties.polls}
             self._health = {duty.name: self._health.get(duty.name, DutyHealth()) for duty in duties.every}
         self._scheduler.remove_all_jobs()
         for duty in duties.every:
@@ -205,8 +205,8 @@ class Watchdog:
     def _polled(self, duty: Duty) -> None:
         """Run the guard at once if this was the last of the first polls."""
         with self._lock:
-            last = self._unpolled == {duty.name}
-            self._unpolled.discard(duty.name)
+            last = self._first_polls == {duty.name}
+            self._first_polls.discard(duty.name)
         if last and not self._stopping:
             self._now(self._duties.guard)
 

@@ -156,8 +156,8 @@ class SharedPolls:
         """Return the failed scopes of accounts that could not be asked for theirs, and of those that nobody has polled yet."""
         views = self._load_views()
         now = self.room.clock.now()
-        unpolled = list_unpolled(self.accounts, self._views, every=self.every, since=self._began, now=now)
-        return (*(one for view in views.values() for one in view.unreached), *unpolled)
+        waiting_scopes = list_unpolled(self.accounts, self._views, every=self.every, since=self._began, now=now)
+        return (*(one for view in views.values() for one in view.unreached), *waiting_scopes)
 
     def list_alerts(self, now: datetime) -> tuple[Alert, ...]:
         """Return those about clocks and about accounts that are configured twice, which are polled no more."""
