@@ -55,6 +55,8 @@ def test_every_file_of_the_packages_is_in_it_and_nothing_else(wheel: Path) -> No
     )
     names = [name for name in known.stdout.split("\n") if name and (ROOT / name).exists()]
     there = {name.removeprefix("agent/").removeprefix("providers/") for name in names}
+    there |= {f"costguard/data/docs/{one.relative_to(ROOT / 'docs')}" for one in (ROOT / "docs").rglob("*") if one.is_file()}
+    there |= {f"costguard/data/iam/{one.name}" for one in (ROOT / "config" / "iam").iterdir()}
     assert there - shipped == set()
     assert {name for name in shipped - there if not name.endswith(NOT_SHIPPED)} == set()
 
@@ -88,6 +90,8 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
     assert "is consistent" in ran(*python, "-m", "costguard", "db", "check", cwd=home, **paths)
     example = ("init", "--example", "solo", "--path", "solo.toml")
     assert "the example solo" in ran(*python, "-m", "costguard", *example, cwd=home, **paths)
+    assert ran(*python, "-m", "costguard", "docs", "start", cwd=home, **paths) == (ROOT / "docs/START.md").read_text()
+    assert "ec2:DescribeInstances" in ran(*python, "-m", "costguard", "iam", "aws-reader", cwd=home, **paths)
     completed = {"_COSTGUARD_COMPLETE": "complete_bash", "COMP_WORDS": "costguard st", "COMP_CWORD": "1"}
     assert ran(*python, "-m", "costguard", cwd=home, **completed, **paths).split() == ["status", "stop", "start"]
 

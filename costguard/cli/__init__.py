@@ -79,6 +79,8 @@ COMMAND_GROUPS = {
         "metrics": "Print the ledger's figures for Prometheus: money, machines, guard health.",
         "audit": "Show or verify the tamper-evident log.",
         "db": "Locate, back up, check or upgrade the ledger.",
+        "docs": "Print a page of the documentation.",
+        "iam": "Print a cloud's permissions for costguard's key.",
         "demo": "Show a quote, then a guarded weekend and two weeks of simulated clouds.",
     },
 }
@@ -100,7 +102,7 @@ OTHER_NAMES = {
 }
 """What people type -> what they mean. It is named in the error and never run: a wrong guess must not act."""
 
-OWN_SCREEN = frozenset(("watch", "run", "submit", "mcp"))
+OWN_SCREEN = frozenset(("watch", "run", "serve", "submit", "mcp"))
 """Commands that write to the terminal while they run."""
 INTERRUPTED = 130
 COMPLETION_VARIABLE = "_COSTGUARD_COMPLETE"

@@ -110,7 +110,7 @@ class CostguardCommand(TyperCommand):
             from costguard.cli.answer import check_format
 
             check_format(ctx, self.makes)
-        quiet = self.own_screen or bool(ctx.params.get("watch"))
+        quiet = self.own_screen or bool(ctx.params.get("watch") or ctx.params.get("serve"))
         with show_progress(f"{ctx.info_name} is running", verbose=ctx.obj.verbose, quiet=quiet):
             with self._name_options(ctx):
                 answer = ctx.invoke(self.callback, **{name: value for name, value in ctx.params.items() if name in self.own})

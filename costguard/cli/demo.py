@@ -5,6 +5,7 @@ The demo needs no account and no network.
 Examples:
   costguard demo
   costguard demo --serve              # serve the weekend as web pages, and print the link
+  costguard demo --keep sample        # then, in that folder: status, report, reconcile, plan, watch ...
   costguard demo --ledger demo.db     # then: COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report
 """
 
@@ -37,6 +38,9 @@ AS_TYPED = (
 def command(
     ctx: Context,
     ledger: Annotated[o.Text, Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
+    keep: Annotated[
+        o.Text, Option("--keep", metavar="DIR", help="Only write sample settings and a ledger of a month into a new folder.")
+    ] = None,
     serve: Annotated[bool, Option("--serve", help="Serve the simulated weekend as web pages until Ctrl-C.")] = False,
 ) -> CommandAnswer | None:
     """Print a QLoRA quote on the shipped market, a guarded simulated weekend, and two simulated weeks with their bill."""
@@ -45,6 +49,10 @@ def command(
 
         serve_weekend(config=ctx.obj.config)
         return None
+    if keep is not None:
+        from costguard.testing.demo import keep_demo
+
+        return keep_demo(keep)
     from dataclasses import replace
 
     from costguard.services.quote import quote_commands

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.values.checks import require
+from costguard.values.checks import find_nearest_names, require
 from costguard.values.gpu import Gpu, GpuNames, read_gpus
 
 if TYPE_CHECKING:  # what reads a file is imported with it: a status needs no word of sizing
@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # what reads a file is imported with it: a status needs no wo
 FOLDER = Path(__file__).parent
 MARKET = FOLDER / "market.sqlite"
 """The shipped price snapshot (`scripts/build_market.py`)."""
+CHECKOUT_PAGES = {"docs": FOLDER.parents[1] / "docs", "iam": FOLDER.parents[1] / "config" / "iam"}
+"""Where the pages are in a checkout; the wheel has them beside this file (`force-include` in pyproject.toml)."""
 EXAMPLES = FOLDER / "examples"
 """Settings files to begin with: `costguard init --example lab`."""
 
@@ -296,3 +298,16 @@ def _read_json(name: str) -> object:
     import json
 
     return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def read_shipped_page(kind: str, name: str | None) -> str:
+    """Return the text of the page `name` of `kind` ("docs", "iam"); without `name` the names, a line each."""
+    folder = FOLDER / kind if (FOLDER / kind).is_dir() else CHECKOUT_PAGES[kind]
+    pages = {path.stem.lower(): path for path in sorted(folder.glob("*.*")) if path.is_file()}
+    if name is None:
+        return "".join(f"{one}\n" for one in pages)
+    page = pages.get(name.lower().rpartition(".")[0] or name.lower()) or pages.get(name.lower())
+    if page is None:
+        hint = f"costguard {kind} lists them"
+        raise UnknownNameError("page", name, field=kind, nearest=find_nearest_names(name.lower(), pages), hint=hint)
+    return page.read_text(encoding="utf-8")

@@ -105,7 +105,13 @@ def make_text_test(method: str, literal: str, place: str) -> Callable[[str], boo
 
 def compile_pattern(pattern: str, place: str) -> Callable[[str], bool]:
     """Return whether a text has a part that matches `pattern`, as a function of the text. Only patterns import RE2."""
-    import re2
+    try:
+        import re2
+    except (
+        ImportError
+    ):  # some systems have no wheel of it; Python's `re` can take hours for one pattern, so it is no substitute
+        hint = "in a clone of costguard: pip install '.[patterns]'; or use contains, startsWith or endsWith"
+        raise InputError("matches needs google-re2, which is not installed", field=place, hint=hint) from None
 
     options = re2.Options()
     options.log_errors = False  # else it writes to stderr by itself

@@ -12,7 +12,6 @@ A replaced file is never half written, is readable by this user only, and is on 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -42,6 +41,8 @@ def hold_file_lock(path: Path, *, patience_s: float) -> Iterator[None]:
 
 
 def _wait_for_lock(file: int, path: Path, until: float) -> None:
+    import fcntl  # not on Windows, where quote, size and report only read
+
     pause = PAUSE_S_MIN
     while True:
         try:

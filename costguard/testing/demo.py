@@ -28,6 +28,7 @@ from costguard.metering.spending import LifetimeCost
 from costguard.services import CommandAnswer
 from costguard.services.poll.poll import verify_absences
 from costguard.settings import expand_path
+from costguard.system.atomic_file import make_folder
 from costguard.system.progress import report_progress
 from costguard.values.calendar import Period
 from costguard.values.money import NANO, Money, MoneyInterval
@@ -56,6 +57,72 @@ def play_fortnight(*, seed: int = DEMO_SEED, ledger: str | None = None) -> Comma
         played = play_world(url, seed=seed, end=_find_midnight())
     refusal = CostguardError(f"{len(played.wrong)} resources are wrong: this is a bug in costguard") if played.wrong else None
     return CommandAnswer(document=build_simulated_bill_document(played, folder=ledger_url), refusal=refusal)
+
+
+KEPT_SEED, KEPT_LENGTH, KEPT_PACE = 41, timedelta(days=30), timedelta(minutes=20)
+KEPT_SETTINGS = """\
+# A sample of costguard: five simulated clouds, watched since {start:%Y-%m-%d}. No account, no network, no cost.
+[ledger]
+url = "sqlite:///ledger.db"
+
+[[budget]]
+name = "everything"
+cap = "5000 USD"
+period = "month"
+
+[[budget]]
+name = "ana"
+cap = "500 USD"
+period = "month"
+match = {{ owners = ["ana"] }}
+{policies}
+[notify]
+console_is_delivery = true
+[[notify.route]]
+to = ["console"]
+
+[providers.sim]
+seed = {seed}
+"""
+
+
+def keep_demo(folder: str) -> CommandAnswer:
+    """Write settings and a ledger of the last month of `[providers.sim]` into a new folder; polls continue it."""
+    from costguard_sim import draw_quarter
+    from costguard_sim.plan import PlannedListing, WatchPlan
+    from costguard_sim.world import CEILING_NANO, to_us
+
+    from costguard.data import ShippedFacts
+    from costguard.ledger.spans.writer import LedgerWriter
+    from costguard.settings.first_file import FirstChoices, render_policy
+    from costguard.views.document import Document
+
+    place = expand_path(folder)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise InputError("already contains something", field=str(place), hint="name a new folder: demo --keep sample")
+    now = datetime.now(UTC).replace(microsecond=0)
+    sim = draw_quarter(KEPT_SEED, DemoClock(at=now))
+    world, rules = sim.world, ShippedFacts().get_billing_rules()
+    start = max(now - KEPT_LENGTH, datetime.fromtimestamp(world.start_us / 1e6, UTC))
+    times = [to_us(now - KEPT_PACE * number) for number in reversed(range((now - start) // KEPT_PACE + 1))]
+    scopes = [(one.provider, one.account, one.name) for one in sim.list_scopes()]
+    listings = (PlannedListing(scope=scope, at_us=at, asked_us=at, view_us=at) for at in times for scope in scopes)
+    plan = WatchPlan(seed=KEPT_SEED, entries=tuple(listings))
+    ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
+    make_folder(place)
+    with LedgerWriter(f"sqlite:///{place.absolute()}/ledger.db", rules=rules, ceilings=ceilings) as ledger:
+        by_day = groupby(_list_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date())
+        for number, (_, day) in enumerate(by_day):
+            report_progress("recording a month of five clouds", number, 31)
+            ledger.record_polls(list(day))
+    policies = "".join(render_policy(name, FirstChoices()) for name in ("idle-gpu", "hung-job"))
+    text = KEPT_SETTINGS.format(start=start, seed=KEPT_SEED, policies=policies)
+    (place / "costguard.toml").write_text(text, encoding="utf-8")
+    steps = ("status", "report --by owner,gpu", "reconcile", "plan", "policy lint", "simulate --since 7d", "watch")
+    notes = (f"next: cd {place}", *(f"next: costguard {step}" for step in steps))
+    data = {"schema": "costguard.demo_kept/1", "folder": str(place), "listings": len(plan.entries), "next": list(steps)}
+    lead = (f"Wrote {place}: costguard.toml, and ledger.db with {len(plan.entries)} listings since {start:%Y-%m-%d}.",)
+    return CommandAnswer(document=Document(data=data, records=(data,), lead=lead, notes=notes))
 
 
 def prepare_demo_ledger(ledger: str) -> None:

@@ -189,18 +189,23 @@ def play_weekend(*, config: str | None = None, now: datetime | None = None) -> C
 
 
 def keep_weekend(folder: Path, *, config: str | None = None) -> tuple[str, datetime]:
-    """Play the weekend with its ledger in `folder`; return the settings file for it, written there, and when it ends."""
-    play = run_weekend(folder, config=config)
+    """Play the weekend until Saturday noon with its ledger in `folder`; return the settings file there, and when it ends.
+
+    At noon machines work, one is stopped and one has just ended: on Monday nothing is left to see.
+    """
+    play = run_weekend(folder, config=config, until=(1, "12:00"))
     file = folder / "costguard.toml"
     file.write_text(f'{play.settings}\n[ledger]\nurl = "{play.ledger_url}"\n', encoding="utf-8")
     return str(file), play.period.end
 
 
-def run_weekend(folder: Path, *, config: str | None = None, now: datetime | None = None) -> WeekendPlay:
-    """Play the weekend with its ledger in `folder`."""
+def run_weekend(
+    folder: Path, *, config: str | None = None, now: datetime | None = None, until: tuple[int, str] = (3, "09:00")
+) -> WeekendPlay:
+    """Play the weekend with its ledger in `folder`. `until`: days after Friday, and the local time."""
     zone = read_settings(config).defaults.timezone
     friday = _find_friday((now or datetime.now(UTC)).astimezone(zone).date())
-    start, stop = _find_instant(friday, 0, "16:00", zone), _find_instant(friday, 3, "09:00", zone)
+    start, stop = _find_instant(friday, 0, "16:00", zone), _find_instant(friday, *until, zone)
     clock = FakeClock(start)
     clouds, notifier = _build_clouds(clock), RecordingNotifier(clock)
     settings, url = WEEKEND_SETTINGS.format(zone=zone), f"sqlite:///{folder}/weekend.db"

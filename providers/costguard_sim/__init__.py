@@ -22,6 +22,8 @@ from costguard.values.provider import (
 
 if TYPE_CHECKING:  # importing a plug-in imports no network
     from costguard.providers.transport import ProviderContext
+    from costguard.system.clock import Clock
+    from costguard_sim.clouds import SimClouds
 
 QUARTER_DAYS, QUARTER_SIZE = 92, 60
 """What `[providers.sim]` draws: a world a quarter, so that whoever asks again in a week finds the machines of last week."""
@@ -54,15 +56,20 @@ class SimPlugin:
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """Return the five clouds of the current quarter, drawn from the seed in `table`."""
-        from costguard_sim.clouds import SimClouds
-        from costguard_sim.world import make_world
-
         seed = check_provider_table(table, MANIFEST.settings, "providers.sim").get("seed", 1)
         assert isinstance(seed, int)  # noqa: S101 - checked just now; for the type checker
-        today = around.clock.now()
-        quarter = datetime(today.year, (today.month - 1) // 3 * 3 + 1, 1, tzinfo=UTC)
-        drawn = seed * 100_000 + quarter.year * 12 + quarter.month
-        return (SimClouds(clock=around.clock, world=make_world(drawn, start=quarter, days=QUARTER_DAYS, size=QUARTER_SIZE)),)
+        return (draw_quarter(seed, around.clock),)
+
+
+def draw_quarter(seed: int, clock: Clock) -> SimClouds:
+    """Return the five clouds of the quarter at the time of `clock`, drawn from `seed`."""
+    from costguard_sim.clouds import SimClouds
+    from costguard_sim.world import make_world
+
+    today = clock.now()
+    quarter = datetime(today.year, (today.month - 1) // 3 * 3 + 1, 1, tzinfo=UTC)
+    drawn = seed * 100_000 + quarter.year * 12 + quarter.month
+    return SimClouds(clock=clock, world=make_world(drawn, start=quarter, days=QUARTER_DAYS, size=QUARTER_SIZE))
 
 
 provider = SimPlugin()

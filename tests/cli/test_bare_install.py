@@ -9,7 +9,7 @@ import pytest
 from tests.bare import BareInstall, list_bare_distributions
 
 KNOWN = frozenset(
-    "alembic annotated-doc annotated-types anyio apscheduler google-re2 gpu-costguard h11 httpcore2 httpx2 idna mako "  # noqa: SIM905
+    "alembic annotated-doc annotated-types anyio apscheduler gpu-costguard h11 httpcore2 httpx2 idna mako "  # noqa: SIM905
     "markdown-it-py markupsafe mdurl msgspec platformdirs pydantic pydantic-core pygments pyyaml rich shellingham sqlalchemy "
     "sqlmodel stamina structlog tenacity truststore typer typing-extensions typing-inspection tzlocal".split()
 )
@@ -18,7 +18,7 @@ QUOTE = ("quote", "--model", "llama-3.1-8b", "--method", "qlora", "--tokens", "5
 POLICY = """
 [[policy]]
 name = "idle-gpu"
-when = 'state == "idle" && confidence >= 0.9 && name.matches("^train-")'
+when = 'state == "idle" && confidence >= 0.9 && name.startsWith("train-")'
 for = "45m"
 then = [{ do = "notify" }]
 """
@@ -47,6 +47,7 @@ EXTRAS = {
     "traces": (("watch", "--once"), "otel", '[telemetry]\ntraces = "http://127.0.0.1:4318"\n'),
     "aws": (("status",), "aws", "[providers.aws]\n"), "gcp": (("status",), "gcp", '[providers.gcp]\nprojects = ["p"]\n'),
     "postgres": (("status",), "postgres", ""),
+    "patterns": (("policy", "lint"), "patterns", POLICY.replace('startsWith("', 'matches("^')),
     "exact": (("size", "--model", "gpt2", "--method", "full", "--precision", "bf16-amp", "--exact"), "exact", ""),
 }  # fmt: skip
 """A command, its extra, and settings; tests/cli/test_top.py has `top`, tests/notifiers/test_chat.py has `notify`."""

@@ -9,7 +9,6 @@ disk, a lost server, a damaged file.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os.path
 import sqlite3
 import sys
@@ -209,6 +208,8 @@ def _explain_lock_error(where: LedgerAddress) -> str:
 
     The lock file is tried, because closing the ledger itself would drop this process's locks.
     """
+    import fcntl  # not on Windows, where quote, size and report only read
+
     try:
         with where.make_sibling_path(".lock").open("rb") as file:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

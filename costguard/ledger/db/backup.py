@@ -14,6 +14,7 @@ from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.address import LedgerAddress, translate_ledger_errors
 from costguard.ledger.db.disk import connect_read_only
 from costguard.system.atomic_file import sync_to_disk
+from costguard.system.progress import report_progress
 
 TARGET_ERROR_CODES = (
     sqlite3.SQLITE_FULL,
@@ -22,6 +23,10 @@ TARGET_ERROR_CODES = (
     sqlite3.SQLITE_IOERR_FSYNC,
 )
 """What goes wrong in writing: of the ledger itself nothing but its log's index is."""
+
+
+BACKUP_PAGES = 4096
+"""Pages copied between two reports of progress: 16 MiB."""
 
 
 def copy_ledger(source: LedgerAddress, target: Path) -> None:
@@ -65,6 +70,10 @@ def _create_unfinished(target: Path) -> Path:
     return Path(name)
 
 
+def _report_pages(_status: int, remaining: int, total: int) -> None:
+    report_progress("copying pages of the ledger", total - remaining, total)
+
+
 def _copy_pages(source: LedgerAddress, unfinished: Path, target: Path) -> None:
     # nobody else opens the copy: no lock is needed, which a network disk may lack, and for which Python would wait for ever
     uri = f"{LedgerAddress(shown=str(target), path=unfinished).format_writable_uri()}&vfs=unix-none"
@@ -73,7 +82,7 @@ def _copy_pages(source: LedgerAddress, unfinished: Path, target: Path) -> None:
             original, check = connect_read_only(source)
             try:
                 with closing(original):
-                    original.backup(copied)
+                    original.backup(copied, pages=BACKUP_PAGES, progress=_report_pages)
                 check()
             except sqlite3.Error as error:
                 if error.sqlite_errorcode not in TARGET_ERROR_CODES:

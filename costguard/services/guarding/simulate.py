@@ -43,6 +43,7 @@ from costguard.services import CommandAnswer
 from costguard.services.guarding.guard_inputs import build_guard_config, read_measurement_lags
 from costguard.settings import read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
+from costguard.system.progress import report_progress
 from costguard.values.calendar import Period
 from costguard.values.checks import find_nearest_names, require
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -91,7 +92,9 @@ def simulate_policies(
     lookouts = {scope: ScopeListings(stretches=tuple(of)) for scope, of in stretches.items()}
     scenes, replays = dict[ResourceKey, ReplayedResource](), dict[ResourceKey, ReplayResult]()
     hourly: list[datetime] = []
-    for key in records.load_resources(period):
+    keys = list(records.load_resources(period))
+    for number, key in enumerate(keys):
+        report_progress("replaying machines", number, len(keys))
         past = records.load_history(key, period, rules.interval)
         hourly += [past.hourly_until] if past.hourly_until and past.hourly_until > period.start else []
         scene = ReplayedResource(

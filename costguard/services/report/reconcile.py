@@ -32,6 +32,7 @@ from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE, find_billing_month
 from costguard.providers.ports import ChargeSource, InstanceSource
 from costguard.services.poll.concurrency import run_all
+from costguard.system.progress import report_progress
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import NANO, USD, ExchangeRate, divide_half_even, find_exchange_rate
@@ -150,6 +151,7 @@ def reconcile_bills(
     converted_at = set[str]()
     aside, over, utc_month = list[tuple[str, ProviderBill, ProviderBill]](), dict[str, int](), period
     for provider in providers:
+        report_progress(f"comparing the bills of {provider} with its charges")
         period = find_bill_month(rules, provider, utc_month)
         best, others = bills.load_statements(provider, period)
         aside += [(provider, one, best[one.account]) for one in others]
