@@ -109,7 +109,7 @@ class QuoteAnswer(Answer):
     quote: Quote
 
     def _summarize(self) -> str:
-        return f"{self.document.lead[0]}: {len(self.options)} options" + (f", first {self.best!r}" if self.best else "")
+        return f"{self.document.lead[-1]}: {len(self.options)} options" + (f", first {self.best!r}" if self.best else "")
 
     def _build_summary(self) -> Document:
         """Return the document with the few options that `costguard quote` shows instead of all."""

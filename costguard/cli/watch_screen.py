@@ -6,7 +6,7 @@ out; at 140 they are shown. Names and words of vendors are `Text`, never markup:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -31,6 +31,8 @@ WIDE = 120
 WORK_COLOURS = {ACTIVE: "green", WARMING: "cyan", IDLE: "yellow", HUNG: "bold red", UNKNOWN: "magenta"}
 ACT_COLOURS = {"done": "green", "failed": "bold red", "unconfirmed": "bold red", "cancelled": "dim"}
 MOST_MACHINES, MOST_LINES = 40, 5
+LEAST_MACHINES, LINES_AROUND = 5, 10
+"""Machines that are shown on the lowest terminal; lines of heads, rules and frames."""
 NEARLY_SPENT_SHARE = 0.85
 
 CutText = partial(Text, overflow="ellipsis", no_wrap=True)
@@ -42,15 +44,18 @@ def open_live_display() -> Iterator[Callable[[WatchView], None]]:
     """Yield a function that redraws a run in place (NO_COLOR and COLUMNS are honoured); log lines appear above it, whole."""
     console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True)
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
-        yield lambda view: live.update(draw_watch(view, console.width), refresh=True)
+        yield lambda view: live.update(draw_watch(view, console.width, console.height), refresh=True)
 
 
-def draw_watch(view: WatchView, width: int) -> RenderableType:
-    """Return the whole view for a terminal of `width` columns."""
-    return Group(*_draw_parts(view, wide=width >= WIDE))
+def draw_watch(view: WatchView, width: int, height: int = 0) -> RenderableType:
+    """Return the whole view for a terminal of `width` columns and `height` lines; 0: any number of lines.
+
+    Alerts, acts and budgets come first, then the machines that need somebody, and of the others as many as fit.
+    """
+    return Group(*_draw_parts(view, wide=width >= WIDE, height=height))
 
 
-def _draw_parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
+def _draw_parts(view: WatchView, *, wide: bool, height: int) -> Iterator[RenderableType]:
     yield _draw_head(view)
     if view.frozen:
         yield WrappedText(f"FROZEN: {to_one_line(view.frozen)}", style="bold cyan")
@@ -61,19 +66,23 @@ def _draw_parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
             why = f": {scope.now.why}" if scope.now.why else ""
             text = f"not read: {format_scope(scope.now.scope)} ({scope.state}){why}"
             yield CutText(shorten(to_one_line(text), 200), style="bold red")
-    if view.machines:
-        yield _draw_machines(view, wide=wide)
-    if len(view.machines) > MOST_MACHINES:
-        yield CutText(
-            f"and {len(view.machines) - MOST_MACHINES} more (costguard plan lists them)", style="dim", justify="center"
-        )
-    if view.budgets:
-        yield _draw_budgets(view.budgets)
+    for notice in view.notices[-MOST_LINES:]:
+        yield CutText(to_one_line(notice.what), style="yellow")
     for act in view.acts[-MOST_LINES:]:
         text = f"{act.at:%H:%M} {act.act} {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
         yield CutText(to_one_line(text), style=ACT_COLOURS.get(act.state, "yellow"))
-    for notice in view.notices[-MOST_LINES:]:
-        yield CutText(to_one_line(notice.what), style="yellow")
+    if view.budgets:
+        yield _draw_budgets(view.budgets)
+    quiet = [one for one in view.machines if not one.next_act and one.work.state not in (IDLE, HUNG)]
+    pressing = [one for one in view.machines if one not in quiet]
+    lines = len(view.notices[-MOST_LINES:]) + len(view.acts[-MOST_LINES:]) + len(view.budgets) + LINES_AROUND
+    room = min(MOST_MACHINES, max(height - lines, LEAST_MACHINES) if height else MOST_MACHINES)
+    machines = [*pressing, *quiet][:room]
+    if machines:
+        yield _draw_machines(machines, view, wide=wide)
+    if left := len(view.machines) - len(machines):
+        more = "more quiet" if len(machines) >= len(pressing) else "more"
+        yield CutText(f"and {left} {more} (costguard plan lists them)", style="dim", justify="center")
 
 
 def _draw_head(view: WatchView) -> Text:
@@ -92,7 +101,7 @@ def _build_table() -> Table:
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
 
 
-def _draw_machines(view: WatchView, *, wide: bool) -> Table:
+def _draw_machines(machines: Sequence[WatchedMachine], view: WatchView, *, wide: bool) -> Table:
     table = _build_table()
     add_column = partial(table.add_column, no_wrap=True, overflow="ellipsis")
     add_column("machine", min_width=8, max_width=32 if wide else 20)
@@ -105,7 +114,7 @@ def _draw_machines(view: WatchView, *, wide: bool) -> Table:
     table.add_column("next", no_wrap=False, overflow="fold", min_width=28 if wide else None)
     if wide:
         add_column("why")
-    for machine in view.machines[:MOST_MACHINES]:
+    for machine in machines:
         table.add_row(*_list_cells(machine, view, wide=wide))
     return table
 

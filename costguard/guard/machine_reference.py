@@ -13,13 +13,22 @@ from costguard.errors import InputError, shorten, to_one_line
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.instant import from_micros
-from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life, parse_resource_key
+from costguard.values.resource import (
+    ENDED,
+    SHORT_ID_CHARS,
+    Incarnation,
+    ResourceKey,
+    compute_key_digest,
+    is_same_life,
+    parse_resource_key,
+)
 
 CHOICES_SHOWN = 3
 """Lines of matches in an error, which has five in all."""
 NAME_CHARS_MAX, KEY_CHARS_MAX = 60, 200
 CUT, LEAST_PRINTED = re.compile(r"\u2026|\.\.\."), 3
 """What stands for the rest of a text that was cut, and the characters that must be left of it."""
+SHORT_ID = re.compile(f"[0-9a-f]{{{SHORT_ID_CHARS},64}}")
 MachineReference = str | ResourceKey | Incarnation
 """How a caller names a machine: a person's word (a full key, an id, a name, a prefix), a key, or one run of a machine."""
 
@@ -118,7 +127,10 @@ def _list_names(observation: Observation) -> tuple[str, ...]:
 
 
 def _has_prefix(prefix: str, observation: Observation) -> bool:
-    """Return whether `prefix` begins the id or the name, or is a printed form cut as `trai\u2026-3` or `train \u20261a2b3c`."""
+    """Return whether `prefix` begins the id or the name, or is a short id or a printed form cut as `trai\u2026-3 4f2c9a`."""
+    start, _, last = prefix.rpartition(" ")
+    if SHORT_ID.fullmatch(last) and compute_key_digest(observation.key).startswith(last):
+        return not start or start in (observation.name, observation.key.id) or _has_prefix(start, observation)
     names = (observation.key.id, *_list_names(observation))
     if len("".join(parts := CUT.split(prefix))) < LEAST_PRINTED or len(parts) == 1:
         return any(one.startswith(prefix) for one in names[:2])

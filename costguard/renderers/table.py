@@ -29,22 +29,28 @@ OPTIONS = ("wide",)
 """`--wide` shows every column and every cell as it is, however long the lines become."""
 UNSTATED_WIDTH = 80
 """Columns of a terminal that states none: serial lines, and pseudo-terminals whose size nobody set."""
+UNLIMITED = 1_000_000
+"""Columns of a pipe."""
 WIDTH_DIGITS = 5
 """Of a width in $COLUMNS: a longer number is no terminal's."""
 BOLD, DIMMED = "1", "2"
 STYLES: Mapping[str, str] = {GOOD: "32", DOUBTFUL: "33", BAD: "1;31", OVER: "31", DIM: DIMMED}
-"""How a tone looks: codes of ECMA-48, Select Graphic Rendition; NO_COLOR, TERM=dumb and pipes leave it out."""
+"""How a tone looks: codes of ECMA-48, Select Graphic Rendition; NO_COLOR, TERM=dumb and pipes leave it out,
+and FORCE_COLOR brings it to the last two."""
 WORD = re.compile(r"\s*\S+\s*")
 Line = tuple[str, str]
 """A text, and how it looks."""
 
 
 def render(document: Document, *, wide: str = "") -> str:
-    """Return text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are respected).
+    """Return text for people; wrapping only on a terminal, as wide as COLUMNS says, and colours there or with FORCE_COLOR.
 
-    `wide`: not empty where `--wide` was given.
+    `wide`: not empty where `--wide` was given. NO_COLOR goes before FORCE_COLOR.
     """
-    return _render_for_terminal(document, wide=bool(wide)) if is_terminal() else _render_aligned(document)
+    if is_terminal():
+        return _render_for_terminal(document, _get_width(), wide=bool(wide))
+    forced = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
+    return _render_for_terminal(document, UNLIMITED, wide=True) if forced else _render_aligned(document)
 
 
 def is_terminal() -> bool:
@@ -72,11 +78,10 @@ def _align_table(table: TableView) -> list[str]:
     return [*([table.title] if table.title else []), *("  ".join(row).rstrip() for row in cells)]
 
 
-def _render_for_terminal(document: Document, *, wide: bool) -> str:
-    """Return every part as it fits this terminal."""
+def _render_for_terminal(document: Document, width: int, *, wide: bool) -> str:
+    """Return every part as it fits a terminal of `width` columns."""
     from costguard.views.table_layout import fit_table
 
-    width = _get_width()
     tables = [(one, fit_table(one, None if wide else width, measure_width)) for one in document.tables if one.rows]
     widest = max((sum(c.width + 2 for c in layout.columns) for _, layout in tables), default=0)
     room = max(width, widest) if wide else width
@@ -87,7 +92,8 @@ def _render_for_terminal(document: Document, *, wide: bool) -> str:
         lines.append(("", ""))
     lines += [line for note in document.notes for line in _wrap_line(note, _choose_line_style(note), room)]
     lines += [line for text in _describe_hidden([layout for _, layout in tables]) for line in _wrap_line(text, DIMMED, room)]
-    styled = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    is_plain = os.environ.get("TERM", "").lower() in ("dumb", "unknown") and not os.environ.get("FORCE_COLOR")
+    styled = not os.environ.get("NO_COLOR") and not is_plain
     texts = ((text.rstrip(), look if styled else "") for text, look in lines)
     return "".join(f"\x1b[{look}m{text}\x1b[0m\n" if look and text else f"{text}\n" for text, look in texts)
 

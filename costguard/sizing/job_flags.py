@@ -177,8 +177,7 @@ def _convert_value(flag: str, value: object) -> object:
     if flag == "params":
         return _name_by_parameters(value)
     if flag in LIST_FLAGS and isinstance(value, list | tuple):
-        names = [name for text in value for name in (text.split(",") if isinstance(text, str) else [text])]
-        return [_match_name(flag, name.strip()) if isinstance(name, str) else name for name in names]
+        return _split_names(flag, value)
     if flag in CHOICES and isinstance(value, str):
         return _match_name(flag, value)
     if flag == "max_usd" and isinstance(value, str) and (amount := USD.fullmatch(value.strip())):
@@ -193,6 +192,16 @@ def _name_by_parameters(count: object) -> str:
     fits = isinstance(count, int | float) and PARAMS_LEAST <= count <= PARAMS_MOST
     require(fits, "--params", f"must be 1M to 10,000B, not {count}", "write the parameters of the model: 3B")
     return f"{float(count) / SUFFIXES['b']:.12g}b"  # type: ignore[arg-type]  # it is a number
+
+
+def split_names(params: Mapping[str, Sequence[str] | None]) -> dict[str, list[str]]:
+    """Return the names of each repeatable flag, also those between commas: `-p aws,amazon` is aws twice."""
+    return {flag: [str(name) for name in _split_names(flag, value or ())] for flag, value in params.items()}
+
+
+def _split_names(flag: str, values: Sequence[object]) -> list[object]:
+    names = [name for text in values for name in (text.split(",") if isinstance(text, str) else [text])]
+    return [_match_name(flag, name.strip()) if isinstance(name, str) else name for name in names]
 
 
 def _match_name(flag: str, text: str) -> str:

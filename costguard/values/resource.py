@@ -6,6 +6,7 @@ with that start is its incarnation, to which verdicts, leases and intents are bo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -46,6 +47,28 @@ class ResourceKey(NamedTuple):
     def path(self) -> str:
         """Return provider/account/region/id."""
         return "/".join(self)
+
+
+SHORT_ID_CHARS = 6
+"""Least characters of a short id: of 1,000 machines two share it with a probability of 3 %, and both are shown longer."""
+
+
+def compute_key_digest(key: ResourceKey) -> str:
+    """Return the digest of `key`, whose beginning is its short id, as git's: the same in every table and on every day."""
+    from hashlib import sha256  # no start-up pays for it: most commands show no short id
+
+    return sha256(key.path.encode("utf-8", "replace")).hexdigest()
+
+
+def list_short_ids(keys: Sequence[ResourceKey]) -> tuple[str, ...]:
+    """Return the short id of each of `keys`: as long as it must be to tell all of them apart.
+
+    Example: `4f2c9a` for the machine aws/123/us-east-1/i-0a1; a command takes it in the place of the machine's name.
+    """
+    digests, chars = [compute_key_digest(key) for key in keys], SHORT_ID_CHARS
+    while chars < len(digests[0] if digests else "") and len({one[:chars] for one in digests}) < len(set(digests)):
+        chars += 1
+    return tuple(one[:chars] for one in digests)
 
 
 def parse_resource_key(text: str) -> ResourceKey | None:

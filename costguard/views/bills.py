@@ -164,7 +164,7 @@ def _format_evidence(one: EvidenceSummary) -> str:
 
 def _format_repriced(one: EvidenceSummary) -> str:
     sign, whose = get_currency_sign(one.currency), f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)}"
-    billed, counted = (f"{sign}{_to_money(nano, one.currency).format()}" for nano in (one.billed, one.counted))
+    billed, counted = (f"{sign}{format_amount(_to_money(nano, one.currency))}" for nano in (one.billed, one.counted))
     lines = "1 settled bill line states" if one.repriced == 1 else f"{one.repriced} settled bill lines state"
     ratio = f" ({one.billed / one.counted:.4f} times)" if one.counted else ""
     return f"{whose}: {lines} another price: {billed} instead of {counted}{ratio}. Reports, budgets and hard caps use the bill."

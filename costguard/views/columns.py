@@ -9,7 +9,8 @@ Example: at 80 columns `status` drops region, account and tier, in this order, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 CUT, MIDDLE, WORDS = "cut", "middle", "words"
@@ -35,6 +36,10 @@ ELLIPSIS = "\u2026"
 ADDRESS = re.compile("https?://")
 """What is in a cell to be pasted, and is never cut."""
 STAYS = ColumnFit()
+NAME_LEAST = 18
+"""Characters that are left of the name of a row: `train-l\u2026b-a 4f2c9a`."""
+NAMING = ("resource", "machine", "name", "job", "agent", "template")
+"""Headings of columns that name their row; in a table without one it is the first column with a heading but the rank."""
 COMMON_FITS: Mapping[str, ColumnFit] = {
     "#": ColumnFit(rank=3),
     "account": ColumnFit(rank=8, least=8, how=MIDDLE),
@@ -43,12 +48,13 @@ COMMON_FITS: Mapping[str, ColumnFit] = {
     "tier": ColumnFit(rank=7),
     "owner": ColumnFit(rank=5, least=5),
     "provider": ColumnFit(rank=2),
-    "resource": ColumnFit(least=12, how=MIDDLE),
-    "machine": ColumnFit(least=12, how=MIDDLE),
+    "resource": ColumnFit(least=NAME_LEAST, how=MIDDLE),
+    "machine": ColumnFit(least=NAME_LEAST, how=MIDDLE),
     "name": ColumnFit(least=12, how=MIDDLE),
     "id": ColumnFit(rank=4, least=10, how=MIDDLE),
     "GPU": ColumnFit(rank=1),
     "up": ColumnFit(rank=6),
+    "held": ColumnFit(least=14, how=WORDS),
     "use": ColumnFit(rank=6),
     "used": ColumnFit(rank=6),
     "state": ColumnFit(),
@@ -64,6 +70,19 @@ COMMON_FITS: Mapping[str, ColumnFit] = {
     ),
 }
 """Fits by heading; a column of another heading stays, and is cut only where nothing else is left to give way."""
+
+
+def add_short_ids(names: Sequence[str], ids: Sequence[str]) -> tuple[str, ...]:
+    """Return `names`, each with its row's short id where two are alike."""
+    alike = Counter(names)
+    return tuple(f"{name} {id_}" if alike[name] > 1 else name for name, id_ in zip(names, ids, strict=True))
+
+
+def find_naming_column(headings: Sequence[str]) -> int:
+    """Return the place of the column that names each row, which never yields its place to others."""
+    plain = [one.removesuffix(">") for one in headings]
+    named_columns = [plain.index(one) for one in NAMING if one in plain]
+    return next(iter(named_columns), next((n for n, one in enumerate(plain) if one not in ("#", "")), 0))
 
 
 def find_fit(heading: str, fits: Mapping[str, ColumnFit]) -> ColumnFit:

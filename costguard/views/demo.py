@@ -15,7 +15,7 @@ from costguard.bills.simulated_bill import CloudBillCheck, SimulatedBillCheck
 from costguard.reporting.statement.statement import Statement
 from costguard.values.calendar import Period
 from costguard.values.money import NANO, Money, MoneyInterval, divide_half_even
-from costguard.values.text_format import format_exact, format_instant, format_interval_exact
+from costguard.values.text_format import format_amount, format_exact, format_instant, format_interval_exact
 from costguard.views.columns import WORDS, ColumnFit
 from costguard.views.document import Document, TableView
 from costguard.views.report import build_report_document
@@ -123,7 +123,7 @@ def build_weekend_document(weekend: Weekend) -> Document:
         "The message sent at the first of these warnings:",
         *(f"    {line}" for line in (title, *body.splitlines())),
         f"Repeated messages, not shown: {weekend.repeats}.",
-        f"Saved by Monday, net of disks: ${weekend.saved.format()}.",
+        f"Saved by Monday, net of disks: ${format_amount(weekend.saved)}.",
         f"{right} of {len(weekend.machines)} machines: the ledger's interval contains the true cost.",
         *(f"WRONG: {fault}" for fault in weekend.faults),
     ]
@@ -157,19 +157,26 @@ def _build_timeline_table(weekend: Weekend) -> TableView:
 
 def _build_savings_table(weekend: Weekend) -> TableView:
     rows = [
-        (s.who, s.act, _format_local_time(s.at, weekend), s.avoided.format(), s.disks.format(), s.net.format())
+        (
+            s.who,
+            s.act,
+            _format_local_time(s.at, weekend),
+            format_amount(s.avoided),
+            format_amount(s.disks),
+            format_amount(s.net),
+        )
         for s in weekend.savings
     ]
     total = ("all", "", "", _format_total(s.avoided for s in weekend.savings), _format_total(s.disks for s in weekend.savings))
     return TableView(
         title="Saved until Monday",
         columns=("machine", "act", "proven", "avoided $>", "its disks $>", "saved $>"),
-        rows=(*rows, (*total, weekend.saved.format())),
+        rows=(*rows, (*total, format_amount(weekend.saved))),
     )
 
 
 def _format_total(amounts: Iterator[Money]) -> str:
-    return sum(amounts, Money(nano=0)).format()
+    return format_amount(sum(amounts, Money(nano=0)))
 
 
 def _shorten_event_text(text: str, event: WeekendEvent, weekend: Weekend) -> str:

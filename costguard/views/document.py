@@ -30,6 +30,7 @@ class TableView:
     - `sums`: how many of the last rows are sums of the others.
     - `fits`: how columns give way on a narrow terminal, by heading without `>`, where it is not as in `views.columns`.
     - `short`: shorter cells of a column, one per row, for a terminal on which the whole ones have no room.
+    - `ids`: a short id for each row, shown after a name that had to be cut; empty: none.
     - `tones`: what each row means, of TONES; empty: nothing.
     """
 
@@ -39,6 +40,7 @@ class TableView:
     sums: int = 0
     fits: Mapping[str, ColumnFit] = field(default_factory=dict)
     short: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ids: tuple[str, ...] = ()
     tones: tuple[str, ...] = ()
 
 

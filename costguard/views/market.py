@@ -15,6 +15,7 @@ from typing import Protocol
 from costguard.quoting.breakeven import BreakEven, JobPurchase, PurchaseAnswer
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, shorten_age
+from costguard.values.text_format import format_amount
 from costguard.views.columns import ColumnFit
 from costguard.views.document import Column, Document, TableView, build_record, build_table
 from costguard.views.job import build_interval_data, format_hours_range
@@ -290,7 +291,7 @@ def build_breakeven_document(p: PurchaseAnswer) -> Document:
     return Document(
         data=data,
         records=tuple({"counting": name, "hours": b.hours, "weeks": b.weeks, "months": b.months} for name, b in rows),
-        lead=(f"Buying {what} for ${p.price.format()} against ${p.rent.format()} an hour: {even}.",),
+        lead=(f"Buying {what} for ${format_amount(p.price)} against ${p.rent.format()} an hour: {even}.",),
         tables=(table,),
         notes=(*([_explain_job_purchase(job)] if job else []), *(f"Warning: {w}." for w in p.warnings)),
     )

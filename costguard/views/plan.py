@@ -16,7 +16,7 @@ from costguard.errors import shorten
 from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, NOTIFY, OBSERVE, STEP_LEVELS, Proposal, Verdict
 from costguard.guard.signals import Activity
 from costguard.values.money import Money
-from costguard.values.resource import INSTANCE
+from costguard.values.resource import INSTANCE, list_short_ids
 from costguard.values.text_format import (
     RATE_PLACES,
     format_exact,
@@ -26,14 +26,12 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
-from costguard.views.columns import ELLIPSIS, MIDDLE, WORDS, ColumnFit
+from costguard.views.columns import MIDDLE, NAME_LEAST, WORDS, ColumnFit, add_short_ids
 from costguard.views.document import Column, Document, TableView, build_table
 from costguard.views.policy import format_step
 
 SCHEMA = "costguard.plan/1"
 LONGEST_NAME = 48
-ID_TAIL = 6
-"""Characters of an id's end that tell two machines of one name apart."""
 REASONS_SHOWN = 3
 """Reasons of an activity state that people are shown."""
 RESULT_ORDER = {HOLDS: 0, NOT_YET: 1, CANNOT_SAY: 2, DOES_NOT: 3}
@@ -219,7 +217,7 @@ def _list_hold_reasons(step: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 PLAN_FITS: Mapping[str, ColumnFit] = {
-    "machine": ColumnFit(least=14, how=MIDDLE),
+    "machine": ColumnFit(least=NAME_LEAST, how=MIDDLE),
     "policy": ColumnFit(rank=6, least=8),
     "work": ColumnFit(rank=5),
     "since": ColumnFit(rank=7),
@@ -253,15 +251,10 @@ def _list_tables(groups: PlanGroups, at: datetime) -> Iterator[TableView]:
     )
     for title, of, columns in tables:
         if of:
-            yield replace(build_table(columns, of, title=title), fits=PLAN_FITS, short={"machine": _list_short_names(of)})
-
-
-def _list_short_names(rows: Sequence[PlanRow]) -> tuple[str, ...]:
-    names = [shorten(row.name or row.verdict.life.key.id, LONGEST_NAME) for row in rows]
-    return tuple(
-        f"{name} {ELLIPSIS}{row.verdict.life.key.id[-ID_TAIL:]}" if names.count(name) > 1 and row.name else name
-        for name, row in zip(names, rows, strict=True)
-    )
+            names = [shorten(row.name or row.verdict.life.key.id, LONGEST_NAME) for row in of]
+            ids = list_short_ids([row.verdict.life.key for row in of])
+            short = {"machine": add_short_ids(names, ids)}
+            yield replace(build_table(columns, of, title=title), fits=PLAN_FITS, short=short, ids=ids)
 
 
 def _list_held_acts(row: PlanRow) -> list[Proposal]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from types import MappingProxyType
 
@@ -10,7 +11,7 @@ from costguard.budgets.budget import ResourceFilter
 from costguard.guard.context import ACTIVITY_WINDOW_MIN
 from costguard.guard.evaluation import NO_ADMIN_ROUTE
 from costguard.guard.facts import find_fact
-from costguard.guard.overrides import ARM, ARMED_FOR, ArmedLevel, Override, split_arming
+from costguard.guard.overrides import ARM, ARMED_FOR, LEASE, ArmedLevel, Override, split_arming
 from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
@@ -38,9 +39,9 @@ from costguard.guard.policy import (
 from costguard.guard.reach import describe_provider_reach
 from costguard.guard.signals import ACTIVE, IDLE
 from costguard.values.provider import ProviderManifest
-from costguard.values.resource import RUNNING
+from costguard.values.resource import RUNNING, list_short_ids
 from costguard.values.text_format import format_instant, format_length, format_local_time
-from costguard.views.document import Document
+from costguard.views.document import Column, Document, build_table
 
 SCHEMA = "costguard.policy/1"
 RULE_TEXTS = {
@@ -345,6 +346,20 @@ def build_override_document(
     rows = [build_override_data(override) for override in overrides]
     data = {"schema": OVERRIDE_SCHEMA, "action": action, "wishes": rows, **(more or {}), "notes": list(notes)}
     return Document(data=data, records=tuple(rows), lead=tuple(lead), notes=tuple(notes))
+
+
+def build_kept_document(overrides: Sequence[Override], now: datetime) -> Document:
+    """Return the document of the leases and protections in force at `now`."""
+    columns: tuple[Column[Override], ...] = (
+        Column("", "machine", lambda one: one.key.path if one.key else one.subject),
+        Column("", "is", lambda one: "kept" if one.what == LEASE else "protected"),
+        Column("", "for", lambda one: format_length(one.until - now) if one.until else "until lifted"),
+        Column("", "by", lambda one: one.who),
+        Column("", "why", lambda one: one.why),
+    )
+    document = build_override_document("listed", overrides, lead=(f"{len(overrides)} kept or protected by hand.",))
+    ids = list_short_ids([one.key for one in overrides if one.key]) if all(one.key for one in overrides) else ()
+    return replace(document, tables=(replace(build_table(columns, overrides), ids=ids),) if overrides else ())
 
 
 def build_override_data(override: Override) -> dict[str, object]:

@@ -261,6 +261,11 @@ def build_route_test_document(tests: Sequence[RouteTest]) -> Document:
 
 
 ROUTE_TEST_FITS = {"answer": ColumnFit(least=20, how=WORDS)}
+SHORT_ABILITIES = {"configured": "set", "volumes": "vols", "offers": "offer", "utilization": "util", "balance": "bal"} | {
+    "terminate": "term",
+    "permissions": "perms",
+}
+"""Headings on a terminal that is too narrow for the whole ones."""
 PROVIDERS_SCHEMA = "costguard.providers/1"
 
 
@@ -334,7 +339,10 @@ def _build_ability_table(installed: Sequence[InstalledProvider]) -> TableView:
         )
         for one in installed
     )
-    return TableView(title="", columns=("provider", "configured", "SDK", *ABILITIES), rows=rows)
+    sdk = tuple({"installed": "yes", "missing": "no"}.get(_format_sdk(one), "-") for one in installed)
+    fits = {name: ColumnFit(heading=short) for name, short in SHORT_ABILITIES.items()}
+    columns = ("provider", "configured", "SDK", *ABILITIES)
+    return TableView(title="", columns=columns, rows=rows, short={"SDK": sdk}, fits=fits)
 
 
 def _build_detail_table(installed: Sequence[InstalledProvider]) -> TableView:

@@ -5,7 +5,6 @@ Amounts in the contract's fields are US dollars. Amounts in other currencies are
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,13 +13,14 @@ from costguard.errors import IncompleteError, shorten
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.blind import find_silent_agents, get_agent_state
 from costguard.guard.overrides import Override
+from costguard.guard.signals import HUNG, IDLE
 from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.metering.spending import LiveResource
 from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
 from costguard.values.agent import Agent
 from costguard.values.money import ExchangeRate
-from costguard.values.resource import INSTANCE, RUNNING
+from costguard.values.resource import INSTANCE, RUNNING, list_short_ids
 from costguard.values.text_format import (
     RATE_PLACES,
     describe_misdated_scope,
@@ -40,8 +40,8 @@ from costguard.values.text_format import (
     limit_lines,
 )
 from costguard.views.budget_status import build_budget_data, build_budget_table, format_forecast
-from costguard.views.columns import ELLIPSIS
-from costguard.views.document import DIM, DOUBTFUL, PLAIN, Column, Document, TableView, build_table
+from costguard.views.columns import add_short_ids
+from costguard.views.document import BAD, DIM, DOUBTFUL, PLAIN, Column, Document, TableView, build_table
 from costguard.views.runways import build_runway_data, list_runway_lines
 from costguard.views.status_rates import (
     build_price_data,
@@ -51,12 +51,12 @@ from costguard.views.status_rates import (
     format_stated_rate,
     list_own_price_notes,
 )
+from costguard.views.status_summary import DueActs, format_hold, format_state, format_uptime, list_head_lines
 from costguard.views.utilization import build_usage_data, format_usage, list_usage_lines
 from costguard.views.watchdogs import build_share_data, format_shares, list_share_warnings
 
 SCHEMA = "costguard.status/1"
-ID_TAIL = 6
-"""Characters of an id's end that tell two machines of one name apart."""
+ACTIVITY_TONES = {IDLE: DOUBTFUL, HUNG: BAD}
 ROWS_MAX = 200  # machines in the table; JSON and CSV hold all of them
 LONGEST_NAME = 60
 """Characters of a name in the table, so that one cannot push the others off the screen. JSON and CSV hold all of it."""
@@ -83,14 +83,20 @@ def build_status_document(
     audit: str = "",
     exchange: ExchangeRate | None = None,
     source: str = "",
+    *,
+    due: DueActs | None = None,
+    shown: Sequence[ResourceBurn] | None = None,
 ) -> Document:
-    """Return the whole status; warnings about unreliable scopes and prices come first, then `more_warnings`.
+    """Return the whole status; after the headline come warnings about unreliable scopes and prices, and `more_warnings`.
 
     `audit`: the head of the ledger's audit log; "": none. `exchange`: a rate at which dollars are also shown to people.
     `source`: from where and how old this is, for people (`describe_status_source`); in the data each scope has its time.
+    `due`: the acts of the plan; None: it was not evaluated. `shown`: the machines that were chosen; None: all of them. The sums
+    stay those of the whole fleet.
     """
+    due, machines = due or DueActs(by_key={}), status.resources if shown is None else tuple(shown)
     warnings = tuple(dict.fromkeys((*list_status_warnings(status), *more_warnings)))
-    resources = [_build_resource_data(one, status.at) for one in status.resources]
+    resources = [_build_resource_data(one, status.at) for one in machines]
     data = {
         "schema": SCHEMA,
         "at": format_instant(status.at),
@@ -117,14 +123,17 @@ def build_status_document(
     }
     if status.watchdogs:
         data["watchdogs"] = list(map(build_share_data, status.watchdogs))
-    tables = [_build_table(status)] if status.resources else []
+    tables = [_build_table(machines, status.at, due)] if machines else []
     tables += [build_budget_table(status.budgets, status.overshoots, status.at)] if status.budgets else []
     return Document(
         data=data,
-        records=tuple(_build_record(one, row) for one, row in zip(status.resources, resources, strict=True)),
-        lead=(*(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")), *_list_lead_lines(status, exchange, source)),
+        records=tuple(_build_record(one, row) for one, row in zip(machines, resources, strict=True)),
+        lead=(
+            *list_head_lines(status, due, len(warnings)),
+            *(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")),
+        ),
         tables=tuple(tables),
-        notes=tuple(_list_notes(status)),
+        notes=(*_list_sums(status, exchange, source), *_list_notes(status, machines)),
     )
 
 
@@ -272,10 +281,8 @@ def describe_status_source(*, run_at: datetime | None, asked_because: str, at: d
     return f"The clouds were queried: {asked_because}." if asked_because else ""
 
 
-def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:
+def _list_sums(status: FleetStatus, exchange: ExchangeRate | None, source: str) -> Iterator[str]:
     usd = status.usd
-    if not status.scopes:
-        yield "Nothing has been polled yet: the ledger has no account."
     scopes_read = sum(scope.seen for scope in status.scopes)
     read = f"; {scopes_read} of {len(status.scopes)} accounts read" if status.scopes else ""
     count = sum(one.get_burn().unknown for one in status.resources)
@@ -299,7 +306,9 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None, source:
         yield f"In addition: {name}{burn} an hour, {name}{spent} so far, forecast {format_forecast(other.ahead)}."
 
 
-def _build_table(status: FleetStatus) -> TableView:
+def _build_table(machines: Sequence[ResourceBurn], at: datetime, due: DueActs) -> TableView:
+    held_texts = {id(one): format_hold(one, due, at) for one in machines}
+    held: Column[ResourceBurn] = Column("", "held", lambda one: held_texts[id(one)])
     columns: tuple[Column[ResourceBurn], ...] = (
         Column("", "provider", lambda one: _shorten_name(one.live.observation.key.provider)),
         Column("", "account", lambda one: _shorten_name(one.live.observation.key.account)),
@@ -307,35 +316,28 @@ def _build_table(status: FleetStatus) -> TableView:
         Column("", "resource", _format_resource),
         Column("", "GPU", _format_gpu),
         Column("", "tier", lambda one: one.live.observation.tier if one.live.observation.kind == INSTANCE else "-"),
-        Column("", "state", _format_state),
-        Column("", "up>", lambda one: _format_uptime(one.live, status.at)),
+        Column("", "state", lambda one: format_state(one, at)),
+        Column("", "up>", lambda one: format_uptime(one.live, at)),
         Column("", "$/h>", _format_rate),
         Column("", "spent>", _format_spend),
         Column("", "owner", lambda one: _shorten_name(one.owner or "-")),
         Column("", "work", lambda one: one.work.state),
         Column("", "use>", lambda one: format_usage(one.beside.usage)),
+        *([held] if any(text != "-" for text in held_texts.values()) else []),
     )
-    shown = status.resources[:ROWS_MAX]
-    short = {"resource": _list_short_names(shown), "spent": tuple(_format_short_spend(one) for one in shown)}
+    shown = machines[:ROWS_MAX]
+    keys = [one.live.observation.key for one in shown]
+    ids = list_short_ids(keys)
+    names = [_shorten_name(one.live.observation.name or one.live.observation.key.id) for one in shown]
+    short = {"resource": add_short_ids(names, ids), "spent": tuple(_format_short_spend(one) for one in shown)}
     tones = tuple(_choose_tone(one) for one in shown)
-    return replace(build_table(columns, shown), short=short, tones=tones)
-
-
-def _list_short_names(resources: Sequence[ResourceBurn]) -> tuple[str, ...]:
-    """Return the name of each resource, with the end of its id only where two would look alike."""
-    names = [_shorten_name(one.live.observation.name or one.live.observation.key.id) for one in resources]
-    alike = Counter(names)
-    ids = [one.live.observation.key.id for one in resources]
-    return tuple(
-        f"{name} {ELLIPSIS}{id_[-ID_TAIL:]}" if alike[name] > 1 and name != id_ else name
-        for name, id_ in zip(names, ids, strict=True)
-    )
+    return replace(build_table(columns, shown), short=short, tones=tones, ids=ids)
 
 
 def _format_short_spend(one: ResourceBurn) -> str:
     """Return the amount alone, or both ends where they are far apart."""
     spent = one.live.spent
-    code = "" if spent.low.currency == "USD" else get_currency_sign(spent.low.currency)
+    code = get_currency_sign(spent.low.currency)
     low, expected, high = format_amount_ends(spent)
     return f"{code}{low} to {high}" if is_wide(spent) and low != high else f"{code}{expected}"
 
@@ -343,6 +345,8 @@ def _format_short_spend(one: ResourceBurn) -> str:
 def _choose_tone(one: ResourceBurn) -> str:
     if one.absent or one.unpriced or one.live.not_counted:
         return DOUBTFUL
+    if one.work.state in ACTIVITY_TONES and one.live.observation.state == RUNNING:
+        return ACTIVITY_TONES[one.work.state]
     return PLAIN if one.live.observation.state == RUNNING or one.live.observation.kind != INSTANCE else DIM
 
 
@@ -351,24 +355,9 @@ def _format_resource(one: ResourceBurn) -> str:
     return f"{_shorten_name(name)} ({_shorten_name(id_)})" if name and name != id_ else _shorten_name(id_)
 
 
-def _format_uptime(live: LiveResource, at: datetime) -> str:
-    started_at = live.observation.started_at
-    return format_length(at - started_at) if started_at else f"over {format_length(at - live.first_seen_at)}"
-
-
 def _format_spend(one: ResourceBurn) -> str:
     spent = one.live.spent
-    return f"{'' if spent.low.currency == 'USD' else get_currency_sign(spent.low.currency)}{format_interval(spent)}"
-
-
-def _format_state(one: ResourceBurn) -> str:
-    """Return its state, and when a schedule starts it or a person planned its stop."""
-    if one.live.absent_at:
-        return f"absent since {format_local_time(one.live.absent_at)}"
-    starts_at, stops_at = one.beside.starts_at, one.beside.stops_at
-    if stops_at:
-        return f"{one.state}, stops at {format_local_time(stops_at)}"
-    return f"{one.state}, starts at {format_local_time(starts_at)}" if starts_at else one.live.observation.state
+    return f"{get_currency_sign(spent.low.currency)}{format_interval(spent)}"
 
 
 def _shorten_name(name: str) -> str:
@@ -408,9 +397,11 @@ def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
     return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{mark}{code}{burn.stated.format(RATE_PLACES)}"
 
 
-def _list_notes(status: FleetStatus) -> Iterator[str]:
-    if len(status.resources) > ROWS_MAX:
-        yield f"The {ROWS_MAX} most expensive of {len(status.resources)} machines are shown; --json and --csv list all."
+def _list_notes(status: FleetStatus, machines: Sequence[ResourceBurn]) -> Iterator[str]:
+    if len(machines) < len(status.resources):
+        yield f"{len(machines)} of {len(status.resources)} machines are shown; the sums are those of all."
+    if len(machines) > ROWS_MAX:
+        yield f"The first {ROWS_MAX} of {len(machines)} machines are shown; --json and --csv list all."
     yield from _list_silent_agents(status)
     yield from list_usage_lines(status.resources)
     absent = sum(one.absent for one in status.resources)

@@ -34,7 +34,7 @@ def build_status_line(status: FleetStatus, exchange: ExchangeRate | None = None)
         "over budget:" if any(map(is_over, status.budgets)) else "",
         f"{_convert(status.usd.burn.stated, exchange)}/h",
         f"{_convert(status.usd.to_date.expected, exchange)} this month",
-        _describe_share(tightest, exchange) if tightest else "",
+        describe_share(tightest, exchange) if tightest else "",
         f"{unread} of {len(status.scopes)} accounts not read" if unread else "",
         exchange.label if exchange else "",
     )
@@ -59,7 +59,8 @@ def build_over_budget_error(budgets: Sequence[BudgetStatus]) -> NoAnswerError | 
     return NoAnswerError(f"over budget: {sums}", hint="costguard plan shows what is stopped, and when")
 
 
-def _describe_share(standing: BudgetStatus, exchange: ExchangeRate | None) -> str:
+def describe_share(standing: BudgetStatus, exchange: ExchangeRate | None = None) -> str:
+    """Return `vision $546.20 of $3,000.00 (18 %)`."""
     spent, cap = standing.spent.expected, standing.budget.cap
     share, limit = 100 * spent.nano // cap.nano, standing.budget.cap_stated
     if exchange is None or limit is None or limit.currency != exchange.currency:

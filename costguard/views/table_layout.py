@@ -1,7 +1,8 @@
 """Fit a table into a terminal: which columns are shown, with which cells, and how wide.
 
-First the shorter cells are taken, then columns are shortened, then columns are dropped by rank. Nothing is broken within a
-word, a name or a number: what has no room ends in an ellipsis.
+First the shorter cells are taken, then columns are shortened, then columns are dropped by rank, those without one last and from
+the right. The column that names the rows never yields: it is cut in its middle, with the row's short id. Nothing is broken
+within a word, a name or a number: what has no room ends in an ellipsis.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from costguard.errors import to_one_line
-from costguard.views.columns import ADDRESS, ELLIPSIS, MIDDLE, WORDS, find_fit
+from costguard.views.columns import ADDRESS, ELLIPSIS, MIDDLE, NAME_LEAST, WORDS, find_fit, find_naming_column
 from costguard.views.document import TableView
 
 GAP = 2
@@ -23,7 +24,8 @@ NARROWEST = 3
 class LaidColumn:
     """A column as it is shown.
 
-    `name`: its whole heading. `wraps`: its cells may take several lines. `middle`: they are cut in the middle.
+    `name`: its whole heading. `wraps`: its cells may take several lines. `middle`: they are cut in the middle. `naming`: it
+    names the rows.
     """
 
     name: str
@@ -32,6 +34,7 @@ class LaidColumn:
     width: int
     wraps: bool
     middle: bool
+    naming: bool
     cells: tuple[str, ...]
 
 
@@ -51,11 +54,9 @@ def fit_table(table: TableView, width: int | None, measure: Callable[[str], int]
         return TableLayout(columns=tuple(full), dropped=(), shortened=())
     briefs = [_shorten_cells(table, column, measure) for column in full]
     visible, dropped = list(range(len(briefs))), list[int]()
-    while _measure_least(table, [briefs[n] for n in visible]) > width:
-        ranked = [n for n in visible if find_fit(briefs[n].name, table.fits).rank]
-        if not ranked:
-            break
-        dropped_column = max(ranked, key=lambda n: (find_fit(briefs[n].name, table.fits).rank, n))
+    while len(visible) > 1 and _measure_least(table, [briefs[n] for n in visible]) > width:
+        yielding = [n for n in visible if not briefs[n].naming]
+        dropped_column = max(yielding, key=lambda n: (find_fit(briefs[n].name, table.fits).rank, n))
         visible.remove(dropped_column)
         dropped.append(dropped_column)
     shown = _fit_widths(table, [briefs[n] for n in visible], width)
@@ -81,18 +82,27 @@ def cut_text(text: str, width: int, *, middle: bool) -> str:
     return text[: width - 1 - len(tail)] + ELLIPSIS + tail
 
 
+def _cut_cell(cell: str, short_id: str, width: int, column: LaidColumn) -> str:
+    """Return `cell` in `width` characters: `train-l\u2026b-a 4f2c9a` for a name that is cut, where its row has a short id."""
+    room = width - len(short_id) - 1
+    if len(cell) <= width or not short_id or room < NARROWEST:
+        return cut_text(cell, width, middle=column.middle)
+    return f"{cut_text(cell.removesuffix(f' {short_id}'), room, middle=True)} {short_id}"
+
+
 def _build_column(table: TableView, number: int, measure: Callable[[str], int]) -> LaidColumn:
     stated_heading = table.columns[number]
     heading = stated_heading.removesuffix(">")
     cells = tuple(to_one_line(row[number]) for row in table.rows)
-    how = find_fit(stated_heading, table.fits).how
+    how, naming = find_fit(stated_heading, table.fits).how, number == find_naming_column(table.columns)
     return LaidColumn(
         name=heading,
         heading=heading,
         right=stated_heading.endswith(">"),
         width=max(map(measure, (heading, *cells))),
         wraps=how == WORDS,
-        middle=how == MIDDLE,
+        middle=naming or how == MIDDLE,
+        naming=naming,
         cells=cells,
     )
 
@@ -110,7 +120,7 @@ def _measure(columns: Sequence[LaidColumn]) -> int:
 
 def _get_least(table: TableView, column: LaidColumn) -> int:
     """Return the least width of a column: its stated one, or its own where it is never shortened."""
-    least = find_fit(column.name, table.fits).least
+    least = find_fit(column.name, table.fits).least or (NAME_LEAST if column.naming else 0)
     return min(column.width, max(least, len(column.heading))) if least else column.width
 
 
@@ -130,9 +140,11 @@ def _fit_widths(table: TableView, columns: Sequence[LaidColumn], width: int) -> 
             widest = max(wide, key=widths.__getitem__)
             second = max((widths[n] for n in wide if n != widest), default=0)
             widths[widest] = max(floors[widest], widths[widest] - over, min(second, widths[widest] - 1))
-    return [_set_width(one, to) for one, to in zip(columns, widths, strict=True)]
+    return [_set_width(table, one, to) for one, to in zip(columns, widths, strict=True)]
 
 
-def _set_width(column: LaidColumn, width: int) -> LaidColumn:
-    cells = column.cells if column.wraps else tuple(cut_text(cell, width, middle=column.middle) for cell in column.cells)
+def _set_width(table: TableView, column: LaidColumn, width: int) -> LaidColumn:
+    ids = table.ids if column.naming and table.ids else ("",) * len(column.cells)
+    pairs = zip(column.cells, ids, strict=True)
+    cells = column.cells if column.wraps else tuple(_cut_cell(cell, short_id, width, column) for cell, short_id in pairs)
     return replace(column, heading=cut_text(column.heading, width, middle=False), width=width, cells=cells)

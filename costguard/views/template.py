@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from costguard.quoting.template import TemplateClaim, TemplateComparison, WorkloadTemplate
 from costguard.values.interval import Interval
+from costguard.values.text_format import format_amount
 from costguard.views.document import Document, TableView
 from costguard.views.job import build_interval_data, format_hours, format_hours_range
 
@@ -59,7 +60,7 @@ def list_comparison_tables(compared: TemplateComparison) -> tuple[TableView, ...
     rows = [(claim.source, _format_claimed_hours(claim.hours), _format_claimed_money(claim), _format_claimed_prices(claim))]
     if option.usd and option.rate and option.offer:
         each = option.rate.nano_per_hour / claim.gpus / 1e9
-        money = f"{option.usd.expected.format()} ({option.usd.low.format()} - {option.usd.high.format()})"
+        money = f"{format_amount(option.usd.expected)} ({format_amount(option.usd.low)} - {format_amount(option.usd.high)})"
         rows.append(
             (f"costguard, {option.offer.provider} {option.offer.tier}", format_hours_range(option.hours), money, f"{each:.2f}")
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -258,7 +259,9 @@ def test_a_stop_is_planned_with_what_it_loses_and_shown_and_nothing_is_sent(lab:
     (made,) = plans(lab)
     assert (made.why, made.value) == ("the run is over", "50 GB of container disk")
     assert lab.pod()["stops_at"] == made.subject
-    assert "running, stops at" in lab.run("--offline", "--wide", "status").out
+    shown = lab.run("--offline", "--wide", "status").out
+    assert "1 act due " in shown.splitlines()[0]
+    assert re.search(r"running .* stops (\d{4}-\d\d-\d\d )?\d\d:\d\d UTC", shown)
     assert lab.stops == 0
 
 

@@ -192,3 +192,15 @@ def test_an_arming_runs_out_back_to_notify(fleet: Command, tmp_path: Path, monke
     assert fleet("policy", "arm", "idle-gpu", "observe").code == 0
     at(monkeypatch, NOON + timedelta(days=91))
     assert "armed for: notify: its arming has expired: costguard policy accept " in fleet("policy", "explain").out
+
+
+def test_what_is_kept_or_protected_is_listed_with_who_why_and_how_long(fleet: Command) -> None:
+    assert fleet("keep", "--list").out.startswith("0 kept or protected by hand.")
+    assert fleet("protect", "train-2", "--why", "the paper").code == 0
+    assert fleet("keep", "train-1", "--for", "4h", "--why", "evaluation").code == 0
+    listed = fleet("keep", "--list").out.splitlines()
+    assert [line.split() for line in listed[-2:]] == [
+        ["runpod/me/EU-SE-1/pod-a1", "kept", "4", "h", "ada@lab", "evaluation"],
+        ["runpod/me/EU-SE-1/pod-a2", "protected", "until", "lifted", "ada@lab", "the", "paper"],
+    ]
+    assert "--for 4h" in fleet("keep").err

@@ -42,7 +42,7 @@ from costguard.metering.observation import Handling, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.guarding.status import list_planned_stops
 from costguard.values.money import Money, Rate
-from costguard.values.resource import ENDED, STOPPED, Incarnation, ResourceKey, format_life
+from costguard.values.resource import ENDED, STOPPED, Incarnation, ResourceKey, format_life, list_short_ids
 from tests.books import NOW
 from tests.guard.cases import friday, machine, minutes, policy, wish
 
@@ -301,6 +301,26 @@ def test_a_name_that_is_another_machines_id_is_refused_with_both_keys() -> None:
         resolve_resource("i-1", [own, other])
     assert path_of(own) in str(told.value)
     assert path_of(other) in str(told.value)
+
+
+def test_a_short_id_names_its_machine_alone_or_after_the_cut_name_and_is_refused_where_two_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lives = [machine("i-1", name="train-a"), machine("i-2", name="train-b")]
+    for own, short in zip(lives, list_short_ids([one.observation.key for one in lives]), strict=True):
+        assert len(short) == 6
+        for stated in (short, f"tra\u2026 {short}", f"{own.observation.key.id} {short}"):
+            assert resolve_resource(stated, lives) is own
+    monkeypatch.setattr("costguard.guard.machine_reference.compute_key_digest", lambda _: "4f2c9a" * 10)
+    with pytest.raises(InputError, match="'4f2c9a' matches 2 resources"):
+        resolve_resource("4f2c9a", lives)
+
+
+def test_short_ids_are_longer_where_two_begin_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [ResourceKey("acme", "me", "", "a"), ResourceKey("acme", "me", "", "b")]
+    monkeypatch.setattr("costguard.values.resource.compute_key_digest", lambda key: f"4f2c9a0{key.id}" + "0" * 56)
+    assert list_short_ids(keys) == ("4f2c9a0a", "4f2c9a0b")
+    assert list_short_ids([]) == ()
 
 
 def test_a_name_or_prefix_that_was_the_id_of_a_machine_that_is_gone_is_refused() -> None:

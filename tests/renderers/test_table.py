@@ -16,7 +16,7 @@ from costguard.renderers.table import render
 from costguard.values.agent import EnrollmentCode
 from costguard.values.resource import ResourceKey
 from costguard.views.agents import build_enrolment_document
-from costguard.views.document import Document, PastedLine, TableView
+from costguard.views.document import BAD, Document, PastedLine, TableView
 from tests import shop
 from tests.charges import START
 
@@ -126,3 +126,14 @@ def test_text_in_brackets_is_printed_as_it_is(monkeypatch: pytest.MonkeyPatch) -
     table = TableView(title="[bold]", columns=("[red]",), rows=(("[providers.runpod]",),))
     drawn = render(Document(data={}, lead=("Remove [providers.runpod].",), tables=(table,), notes=("[/] [link=x]",)))
     assert all(text in drawn for text in ("Remove [providers.runpod].", "[bold]", "[red]", "[/] [link=x]"))
+
+
+def test_force_color_colours_a_pipe_without_wrapping_and_no_color_goes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TableView(title="", columns=("machine", "why"), rows=(("train", "word " * 60),), tones=(BAD,))
+    document = Document(data={}, tables=(table,))
+    plain = render(document)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1;31m" in render(document)
+    assert len(render(document).splitlines()) == len(plain.splitlines()) + 1
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert render(document) == plain

@@ -39,9 +39,15 @@ def test_what_fits_is_shown_as_it_is() -> None:
     assert (laid.dropped, laid.shortened) == ((), ())
 
 
-def test_the_highest_rank_goes_first_and_rank_nought_stays() -> None:
+def test_the_highest_rank_goes_first_and_the_name_of_the_row_never() -> None:
     gone = [fit_table(TABLE, width).dropped for width in (34, 24, 12)]
-    assert gone == [("region",), ("id", "region"), ("id", "why", "region")]
+    assert gone == [("region",), ("why", "region"), ("state", "why", "region")]
+
+
+def test_a_name_that_is_cut_ends_in_the_short_id_of_its_row() -> None:
+    table = TableView(title="", columns=("machine",), rows=(("train-llama-70b-a",), ("short",)), ids=("4f2c9a", "00aa11"))
+    (column,) = fit_table(table, 14).columns
+    assert column.cells == (f"tra{ELLIPSIS}b-a 4f2c9a", "short")
 
 
 def test_an_id_is_cut_in_its_middle() -> None:

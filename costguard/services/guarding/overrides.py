@@ -49,7 +49,7 @@ from costguard.values.calendar import DAY, resolve_wall_time
 from costguard.values.checks import require, require_one_of
 from costguard.values.text_format import format_command, format_instant, format_length, format_local_time, get_currency_sign
 from costguard.views.document import Document
-from costguard.views.policy import build_override_document
+from costguard.views.policy import build_kept_document, build_override_document
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.guard.store import GuardStore
@@ -112,6 +112,15 @@ def keep_resource(
     )
     document = build_override_document("recorded", (override,), lead=(lead,), notes=notes, more=more)
     return CommandAnswer(document=document, value=override)
+
+
+def list_kept_machines(*, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard keep --list`: the leases and protections in force, those that end first before the others."""
+    settings, now = read_settings(config), get_now()
+    with open_guard_store(settings) as book:
+        open_overrides = [one for one in book.load_open_overrides(now) if one.what in (LEASE, PROTECT)]
+    open_overrides.sort(key=lambda one: (one.until is None, one.until or now, one.id))
+    return CommandAnswer(document=build_kept_document(open_overrides, now))
 
 
 def protect_resource(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import CostguardError, InputError
 from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.evaluation import evaluate_snapshot
 from costguard.guard.overrides import FREEZE, is_override_open
 from costguard.guard.run_facts import GuardRun
 from costguard.ledger.agents.records import load_agents
@@ -32,8 +33,10 @@ from costguard.services.report.ledger_answers import choose_zone, open_books
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.views import status as views
 from costguard.views.status_line import build_over_budget_error, fold_status
+from costguard.views.status_summary import select_due_acts
 
 if TYPE_CHECKING:
+    from costguard.reporting.status_filter import StatusFilter
     from costguard.services.poll.poll_now import PollNowResult
 
 
@@ -45,13 +48,14 @@ def answer_status(
     ask: bool = False,
     check: bool = False,
     line: bool = False,
+    chosen: StatusFilter | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
     """Answer `costguard status`: the present burn, the month's cost and forecast, the state of each scope.
 
     The ledger answers if its last guard run is younger than one interval and read every account; else the configured providers
     are polled first. `ask`: they are polled in any case; `offline`: they are not. `strict`: an incomplete poll is refused.
-    `check`: a budget that is over is refused. `line`: people get one line.
+    `check`: a budget that is over is refused. `line`: people get one line. `chosen`: the machines to show; None: all.
     """
     settings = read_settings(config)
     if check and not settings.budgets:
@@ -70,7 +74,18 @@ def answer_status(
     warnings = looked.told if looked else ()
     source = views.describe_status_source(asked_because=doubt, run_at=view.seen_at, at=status.at, offline=offline)
     exchange = settings.display.find_exchange(status.at)
-    document = views.build_status_document(status, warnings, head, exchange, source)
+    survey = evaluate_snapshot(view.rules, view.sight)
+    document = views.build_status_document(
+        status,
+        warnings,
+        head,
+        exchange,
+        source,
+        due=select_due_acts(
+            [one.verdict for one in survey.cases], (*survey.proposals, *(one.proposal for one in survey.starts))
+        ),
+        shown=chosen.select_machines(status) if chosen else None,
+    )
     places = {"settings": settings.file or None, "ledger": parse_ledger_address(resolve_ledger_url(settings)).shown}
     document = replace(document, data={**document.data, **places})
     incomplete = views.build_incomplete_status_error(status, looked.refused if looked else ()) if strict else None
