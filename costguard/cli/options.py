@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from costguard.cli.completion import complete_names
 from costguard.errors import InputError
 
 Text = str | None
@@ -20,6 +21,10 @@ Options = Mapping[str, Any]
 
 OPTION_NAMES = {"model": ("--model", "-m"), "provider": ("--provider", "-p"), "fsdp": ("--fsdp/--no-fsdp",)}
 """Fields of a job whose option is named by more than the field with dashes."""
+COMPLETED = {"model": "model", "gpu": "gpu", "template": "template", "provider": "provider", "exclude": "provider"} | {
+    name: name for name in ("method", "precision", "quant", "optimizer", "checkpointing", "tier")
+}
+"""Fields of a job whose values a shell completes, with what is completed."""
 
 
 def list_job_options(*fields: str) -> dict[str, Any]:
@@ -36,7 +41,9 @@ def list_job_options(*fields: str) -> dict[str, Any]:
             continue
         several = name in LIST_FLAGS
         text = f"{flag.help.removesuffix('.')} (repeatable)." if several else flag.help
-        options[name] = annotated[Names if several else Text, Option(*names, metavar=flag.metavar, help=text)]
+        complete = complete_names(COMPLETED[name]) if name in COMPLETED else None
+        option = Option(*names, metavar=flag.metavar, help=text, autocompletion=complete)
+        options[name] = annotated[Names if several else Text, option]
     return options
 
 
@@ -47,10 +54,23 @@ JobFiles = Annotated[
         help="Job file, or configs of Axolotl, TRL, SkyPilot ...",
     ),
 ]
-On = Annotated[Text, Option("--on", metavar="GPU:COUNT[xNODES]", help="Hardware to use: H100:8, or H100:8x4 (4 nodes).")]
+On = Annotated[
+    Text,
+    Option(
+        "--on",
+        metavar="GPU:COUNT[xNODES]",
+        help="Hardware to use: H100:8, or H100:8x4 (4 nodes).",
+        autocompletion=complete_names("gpu"),
+    ),
+]
 Count = Annotated[Text, Option("--count", metavar="N", help="Number of GPUs per instance.")]
 Hours = Annotated[Text, Option("--hours", metavar="N", help="Time to rent --gpu for, without a model: 12h, 2d.")]
-Provider = Annotated[Names, Option("--provider", "-p", metavar="NAME", help="Only this provider (repeatable).")]
+Provider = Annotated[
+    Names,
+    Option(
+        "--provider", "-p", metavar="NAME", help="Only this provider (repeatable).", autocompletion=complete_names("provider")
+    ),
+]
 Market = Annotated[Text, Option("--market", metavar="FILE", help="Market file (default: the shipped snapshot).")]
 Calibration = Annotated[
     Text, Option("--calibration", metavar="FILE", help="File of observed runs (default: in the platform's data folder).")
@@ -58,8 +78,12 @@ Calibration = Annotated[
 Zone = Annotated[Text, Option("--zone", metavar="NAME", help="Time zone for month boundaries, such as Europe/Berlin.")]
 Strict = Annotated[bool, Option("--strict", help="Refuse a job that needs an assumption.")]
 Explain = Annotated[bool, Option("--explain", help="Show every term with its formula and source.")]
-Machine = Annotated[str, Argument(metavar="ID", help="Machine: its id, its name, its short id, or the start of either.")]
-AnyMachine = Annotated[Text, Argument(metavar="ID", help="Machine: its id, its name, its short id, or the start of either.")]
+MACHINE_HELP = "Machine: its id, its name, its short id, or the start of either."
+Machine = Annotated[str, Argument(metavar="ID", help=MACHINE_HELP, autocompletion=complete_names("machine"))]
+AnyMachine = Annotated[Text, Argument(metavar="ID", help=MACHINE_HELP, autocompletion=complete_names("machine"))]
+Policy = Annotated[
+    Text, Argument(metavar="NAME", help="Only this policy (default: all).", autocompletion=complete_names("policy"))
+]
 Why = Annotated[Text, Option("--why", metavar="TEXT", help="Reason, shown to other users.")]
 Length = Annotated[Text, Option("--for", metavar="TIME", help="Duration: 45m, 4h, 2h30m, 7d.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]

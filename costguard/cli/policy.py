@@ -19,6 +19,7 @@ from typer import Argument, Context, Option
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
 from costguard.cli.commands import FileCommand, build_group
+from costguard.cli.completion import complete_names
 from costguard.cli.options import choose_format
 from costguard.services import CommandAnswer
 
@@ -35,9 +36,7 @@ def lint(ctx: Context) -> CommandAnswer:
 
 
 @app.command(cls=FileCommand)
-def explain(
-    ctx: Context, name: Annotated[o.Text, Argument(metavar="NAME", help="Only this policy (default: all).")] = None
-) -> CommandAnswer:
+def explain(ctx: Context, name: o.Policy = None) -> CommandAnswer:
     """Explain in words what the policies do."""
     from costguard.services.guarding import policy
 
@@ -47,7 +46,7 @@ def explain(
 @app.command("test", cls=FileCommand)
 def try_facts(
     ctx: Context,
-    name: Annotated[str, Argument(metavar="NAME", help="Name of the policy.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the policy.", autocompletion=complete_names("policy"))],
     fact: Annotated[
         list[str] | None, Option("--fact", metavar="NAME=VALUE", help="Fact to evaluate the policy on (repeatable).")
     ] = None,
@@ -61,7 +60,7 @@ def try_facts(
 @app.command(cls=FileCommand)
 def arm(
     ctx: Context,
-    name: Annotated[str, Argument(metavar="NAME", help="Policy, or budget:NAME.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Policy, or budget:NAME.", autocompletion=complete_names("policy"))],
     level: Annotated[str, Argument(metavar="LEVEL", help="observe | notify | stop | terminate")],
     why: Why = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Show the plan, and do not ask.")] = False,

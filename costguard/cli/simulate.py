@@ -15,6 +15,7 @@ from typer import Context, Option
 
 from costguard.cli import options as o
 from costguard.cli.commands import FormatCommand
+from costguard.cli.completion import complete_names
 from costguard.services import CommandAnswer
 
 COMMAND = FormatCommand
@@ -25,7 +26,10 @@ def command(
     since: Annotated[o.Text, Option(metavar="TIME", help="Length of the history, such as 7d or 36h (default: 30d).")] = None,
     start: Annotated[o.Text, Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
     end: Annotated[o.Text, Option("--to", metavar="WHEN", help="End: a time or the day after the last (default: now).")] = None,
-    policy: Annotated[o.Names, Option("--policy", metavar="NAME", help="Only this policy (repeatable).")] = None,
+    policy: Annotated[
+        o.Names,
+        Option("--policy", metavar="NAME", help="Only this policy (repeatable).", autocompletion=complete_names("policy")),
+    ] = None,
 ) -> CommandAnswer:
     """Print what the policies would have done."""
     from costguard.services.guarding import simulate

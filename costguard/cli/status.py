@@ -113,10 +113,10 @@ def _fold_quiet_rows(document: Document, height: int) -> Document:
     machines, *others = document.tables or (None,)
     if machines is None or "resource" not in machines.columns:
         return document
-    taken = len(document.lead) + sum(len(one.rows) + LINES_OF_TABLE for one in others) + 2 * LINES_OF_TABLE
+    lines_around = len(document.lead) + sum(len(one.rows) + LINES_OF_TABLE for one in others) + 2 * LINES_OF_TABLE
     quiet = [n for n, tone in enumerate(machines.tones) if tone in (PLAIN, DIM)]
     pressing = [n for n in range(len(machines.rows)) if n not in quiet]
-    rows = [*pressing, *quiet][: max(height - taken, LEAST_ROWS)]
+    rows = [*pressing, *quiet][: max(height - lines_around, LEAST_ROWS)]
     folded = replace(
         machines,
         rows=tuple(machines.rows[n] for n in rows),

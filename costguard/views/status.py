@@ -308,7 +308,7 @@ def _list_sums(status: FleetStatus, exchange: ExchangeRate | None, source: str) 
 
 def _build_table(machines: Sequence[ResourceBurn], at: datetime, due: DueActs) -> TableView:
     held_texts = {id(one): format_hold(one, due, at) for one in machines}
-    held: Column[ResourceBurn] = Column("", "held", lambda one: held_texts[id(one)])
+    hold_column: Column[ResourceBurn] = Column("", "held", lambda one: held_texts[id(one)])
     columns: tuple[Column[ResourceBurn], ...] = (
         Column("", "provider", lambda one: _shorten_name(one.live.observation.key.provider)),
         Column("", "account", lambda one: _shorten_name(one.live.observation.key.account)),
@@ -323,7 +323,7 @@ def _build_table(machines: Sequence[ResourceBurn], at: datetime, due: DueActs) -
         Column("", "owner", lambda one: _shorten_name(one.owner or "-")),
         Column("", "work", lambda one: one.work.state),
         Column("", "use>", lambda one: format_usage(one.beside.usage)),
-        *([held] if any(text != "-" for text in held_texts.values()) else []),
+        *([hold_column] if any(text != "-" for text in held_texts.values()) else []),
     )
     shown = machines[:ROWS_MAX]
     keys = [one.live.observation.key for one in shown]

@@ -106,8 +106,8 @@ def _list_needs(status: FleetStatus, due: DueActs) -> Iterator[str]:
     unread = [one for one in status.scopes if one.state != COMPLETE]
     if unread:
         why = next((shorten(to_one_line(one.now.why), REASON_CHARS_MAX) for one in unread if one.now.why), "")
-        seen = [one.now.last_complete_at for one in unread if one.now.last_complete_at]
-        age = f"; figures are {format_length(status.at - min(seen))} old" if seen else ""
+        read_times = [one.now.last_complete_at for one in unread if one.now.last_complete_at]
+        age = f"; figures are {format_length(status.at - min(read_times))} old" if read_times else ""
         read = f"{len(status.scopes) - len(unread)} of {len(status.scopes)} accounts read"
         yield f"{read}{f' ({why})' if why else ''}{age}."
     acts = _list_coming_acts(status, due)
