@@ -7,6 +7,7 @@ Examples:
   costguard quote --model llama-3.1-70b --method inference --requests-per-second 5 --prompt-len 1000 --output-len 300
   costguard quote --model sdxl --method lora --images 10000
   costguard quote qlora.yml task.sky.yaml --tokens 50e6      # configs and launch files of other tools
+  costguard quote --model llama-3.1-8b --method full --tokens 1B --on H100:8 --compare parallel
   costguard quote --gpu H100 --count 8 --hours 12
   costguard quote --gpu H100 --hours 12 --region eu --tier on-demand --tier secure --exclude vast
   costguard quote --template lora-7b
@@ -40,6 +41,7 @@ def command(
     top: Annotated[o.Text, Option(metavar="N", help="Number of rows to show (default: five different ones).")] = None,
     all_options: Annotated[bool, Option("--all", help="Show all options, refusals and subscriptions.")] = False,
     sort: Annotated[o.Text, Option(metavar="NAME", help="Order: usd (default) | hours | usd_per_hour | provider")] = None,
+    compare: Annotated[o.Text, Option(metavar="NAME", help="parallel: DDP, ZeRO, FSDP and tp on --on, side by side.")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
     why: Annotated[bool, Option("--why", help="Show each caveat, and what every assumption changes.")] = False,
@@ -66,4 +68,5 @@ def command(
         calibration=calibration,
         every=all_options or find_format(ctx).name in ("json", "csv"),
         config=ctx.obj.config,
+        compare=compare,
     )

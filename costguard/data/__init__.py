@@ -22,6 +22,7 @@ from costguard.values.gpu import Gpu, GpuNames, read_gpus
 
 if TYPE_CHECKING:  # what reads a file is imported with it: a status needs no word of sizing
     from costguard.metering.billing import BillingRule
+    from costguard.quoting.checkpoints import ObjectStorage
     from costguard.quoting.machine_rates import MachineRates, RegionFactors
     from costguard.quoting.offer import Subscription
     from costguard.quoting.price_drift import PriceDrift
@@ -148,6 +149,12 @@ class ShippedFacts:
     def get_interruptions(self) -> Mapping[str, InterruptionRate]:
         """How often spot machines are taken back, by provider; `*` stands for every other."""
         return self._interruptions
+
+    def get_object_storage(self) -> Mapping[str, ObjectStorage]:
+        """What it costs to keep checkpoints, by provider; a provider that is absent is unknown."""
+        from costguard.quoting.checkpoints import read_object_storage
+
+        return read_object_storage(_read_rows(FOLDER / "object_storage.csv"))
 
     def templates(self) -> Mapping[str, WorkloadTemplate]:
         """Every shipped workload template by its name."""

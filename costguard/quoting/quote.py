@@ -30,6 +30,7 @@ from costguard.values.resource import SPOT
 OVER_CAP, NOT_RANKED = "over the cap", "not ranked"
 
 if TYPE_CHECKING:  # a type and no more: a quote without a server does not pay for importing it
+    from costguard.quoting.checkpoints import CheckpointPlan
     from costguard.sizing.speed.serving import ServingPlan
 
 
@@ -62,8 +63,9 @@ class QuoteOption:
     """One way to run the job. `offer` None: the given hardware is not in the market.
 
     `hours` are wall-clock hours of the whole run; None if the number of tokens was not stated. `usd` covers machines and disk;
-    None if the price or the hours are unknown. `serving`: the plan of a
-    server, whose `usd` is that of a month. `price`: what the offer's hourly price is likely to be today, for one node.
+    None if the price or the hours are unknown. `serving`: the plan of a server, whose `usd` is that of a month. `host_gib`,
+    `disk_gb`: what each machine needs of host memory and disk; None: of a plain rental. `checkpoints`: of a job that trains on
+    interruptible machines. `price`: what the offer's hourly price is likely to be today, for one node.
     """
 
     gpu: Gpu
@@ -78,6 +80,9 @@ class QuoteOption:
     usd: MoneyInterval | None = None
     storage_usd: MoneyInterval | None = None
     serving: ServingPlan | None = None
+    host_gib: float | None = None
+    disk_gb: int | None = None
+    checkpoints: CheckpointPlan | None = None
     marks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

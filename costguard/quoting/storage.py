@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import Job
+from costguard.sizing.placement import Placement
 from costguard.sizing.recipe import Recipe
+from costguard.values.gpu import GIB
 from costguard.values.money import Money, divide_half_even
 
 SECONDS_PER_MONTH = 730 * 3600
@@ -22,6 +24,13 @@ SYSTEM_GB = 50
 
 KEPT_CHECKPOINTS = 2
 """The newest and the one before it, so that a torn write loses nothing: an assumption, stated in the quote."""
+
+
+CHECKPOINT_BYTES = 2 + 12
+"""For each trained parameter: 16-bit weights, and fp32 master and two moments."""
+
+PROCESS_GIB = 4
+"""Host memory of a process with PyTorch, CUDA and its data loaders: an assumption, 2026-11."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +62,24 @@ def compute_job_disk_gb(job: Job) -> int:
 def compute_disk_gb(architecture: Architecture, recipe: Recipe) -> int:
     """Return the GB (1e9 bytes) that a run needs: system, weights as they were released, and the checkpoints that it keeps."""
     billions = architecture.parameters / 1e9
-    checkpoint_gb = 0.0
-    if recipe.method in ("pretrain", "full"):
-        checkpoint_gb = KEPT_CHECKPOINTS * billions * (2 + 12)  # 16-bit weights, and fp32 master and two moments
-    return round(SYSTEM_GB + architecture.released_bytes * billions + checkpoint_gb) + 1
+    checkpoints = 0 if recipe.adapters or not recipe.trains else KEPT_CHECKPOINTS * architecture.parameters
+    return round(SYSTEM_GB + architecture.released_bytes * billions + checkpoints / 1e9 * CHECKPOINT_BYTES) + 1
+
+
+def compute_checkpoint_gb(architecture: Architecture, recipe: Recipe, adapters: int) -> float:
+    """Return the GB of one checkpoint: of all weights, or of the `adapters` (parameters) alone, with their optimizer states."""
+    return (adapters if recipe.adapters else architecture.parameters) / 1e9 * CHECKPOINT_BYTES
+
+
+def compute_host_gib(job: Job, placement: Placement) -> float:
+    """Return the GiB of host memory that one machine needs at least.
+
+    It is what is offloaded, the released weights once, as they are read, and PROCESS_GIB for each GPU's process.
+    """
+    companions = job.beside.list_with_weights(job.recipe) if job.beside else ()
+    models = (job.architecture, *(one.architecture for one in companions))
+    read = sum(one.released_bytes * one.parameters for one in models) / GIB
+    return placement.host_gib + read + PROCESS_GIB * placement.gpu_count
 
 
 def read_storage_rates(rows: Iterable[Mapping[str, str]]) -> dict[str, StorageRate]:

@@ -17,13 +17,14 @@ from costguard.quoting.quote import (
     QuoteRefusal,
     Rental,
 )
+from costguard.quoting.storage import KEPT_CHECKPOINTS
 from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.speed.step_time import describe_component
 from costguard.values.gpu import GIB
 from costguard.values.text_format import format_amount as money
 from costguard.values.text_format import is_wide
 from costguard.views.columns import WORDS, ColumnFit
-from costguard.views.document import DOUBTFUL, PLAIN, Column, Document, TableView, build_table
+from costguard.views.document import DOUBTFUL, PLAIN, Column, Document, TableView, build_record, build_table
 from costguard.views.job import (
     build_interval_data,
     build_job_data,
@@ -41,8 +42,10 @@ from costguard.views.job import (
 )
 from costguard.views.quote_notes import find_plan_option, list_choices, list_notes, list_plan_tables, list_stale_warnings
 
-if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
+if TYPE_CHECKING:  # types and no more: a quote without a template does not pay for importing it
+    from costguard.quoting.checkpoints import CheckpointPlan
     from costguard.quoting.template import TemplateComparison
+    from costguard.sizing.splits import SplitOutcome
 
 SCHEMA = "costguard.quote/1"
 WHOLE_FROM = 10
@@ -259,10 +262,83 @@ def _build_option_data(o: QuoteOption) -> dict[str, object]:
         "hours": build_interval_data(o.hours),
         "usd": o.usd.format_ends() if o.usd else None,
         "storage_usd": o.storage_usd.format_ends(4) if o.storage_usd else None,
+        "host_gib": None if o.host_gib is None else round(o.host_gib, 1),
+        "disk_gb": o.disk_gb,
+        "checkpoints": _build_checkpoint_data(o.checkpoints) if o.checkpoints else None,
         "startup_hours": round_digits(o.duration.startup_hours.expected, 3) if o.duration else None,
         "marks": list(o.marks),
         "notes": list(o.notes),
     } | _build_serving_part(o)
+
+
+def _build_checkpoint_data(plan: CheckpointPlan) -> dict[str, object]:
+    return {
+        "gb": round(plan.gigabytes, 3),
+        "write_hours": round_digits(plan.write_hours, 3),
+        "best_interval_hours": round_digits(plan.interval_hours, 3),
+        "young_interval_hours": round_digits(plan.young_hours, 3),
+        "lost_hours": round_digits(plan.lost_hours, 3),
+        "lost_usd": plan.usd.format(4),
+        "stated_interval_hours": plan.stated_hours,
+        "stated_lost_hours": round_digits(plan.stated_lost_hours, 3),
+        "stated_lost_usd": plan.stated_usd.format(4),
+        "store": plan.store.store if plan.store else None,
+        "store_usd": plan.store_usd.format(4) if plan.store_usd else None,
+    }
+
+
+def _format_split_need(one: SplitOutcome) -> str:
+    return f"{one.needs_gib.expected:.1f} ({one.needs_gib.low:.0f}-{one.needs_gib.high:.0f})" if one.needs_gib else "-"
+
+
+def _format_split_speed(one: SplitOutcome) -> str:
+    return format_speed(one.tokens_per_s.expected) if one.tokens_per_s else "-"
+
+
+SPLIT_COLUMNS: tuple[Column[SplitOutcome], ...] = (
+    Column("split", "split", lambda one: one.name),
+    Column("reserved_gib", "needs GiB a GPU>", lambda one: build_interval_data(one.needs_gib), _format_split_need),
+    Column("fit", "fits", lambda one: one.placement.fit if one.placement else "no"),
+    Column("micro_batch", "batch>", lambda one: one.placement.recipe.micro_batch if one.placement else None),
+    Column("tokens_per_s", "tokens/s of all>", lambda one: build_interval_data(one.tokens_per_s), _format_split_speed),
+    Column("hours", "hours", lambda one: build_interval_data(one.hours), lambda one: format_hours_range(one.hours)),
+    Column("reason", "why not", lambda one: one.reason or None),
+)
+
+
+def add_splits(document: Document, outcomes: tuple[SplitOutcome, ...]) -> Document:
+    """Return the document of a quote with a row for each way to split its job over the same GPUs."""
+    table = build_table(SPLIT_COLUMNS, outcomes, title="The same GPUs, split in other ways")
+    data = {**document.data, "splits": [build_record(SPLIT_COLUMNS, one) for one in outcomes]}
+    return replace(document, data=data, tables=(*document.tables, table))
+
+
+def _list_checkpoint_tables(plan: CheckpointPlan | None) -> tuple[TableView, ...]:
+    """Return the table of the checkpoints of a run that may be interrupted; empty for another run."""
+    if plan is None:
+        return ()
+    from costguard.quoting.checkpoints import WRITE_GB_S
+
+    best, as_stated = format_hours(plan.interval_hours), format_hours(plan.stated_hours)
+    rows = [
+        ("one checkpoint", f"{plan.gigabytes:.2f} GB", "trained weights in 16 bits, fp32 master and two moments"),
+        ("writing it", format_hours(plan.write_hours), f"assumed {WRITE_GB_S:g} GB/s a machine, and the run waits"),
+        ("best interval", best, f"Daly 2006, not above the run's own hours; Young 1974: {format_hours(plan.young_hours)}"),
+        (
+            f"lost at {best}",
+            f"${plan.usd.format(4)}",
+            f"{format_hours(plan.lost_hours)} of writing, restarts and repeated work",
+        ),
+        (
+            f"lost at {as_stated}",
+            f"${plan.stated_usd.format(4)}",
+            f"{format_hours(plan.stated_lost_hours)}: checkpoint_every_hours",
+        ),
+    ]
+    if plan.store and plan.store_usd:
+        how = f"{plan.store.store}, the newest {KEPT_CHECKPOINTS} for the run, not in the cost; {plan.store.source}"
+        rows.append(("keeping them", f"${plan.store_usd.format(4)}", how))
+    return (TableView(title="Checkpoints of an interruptible run", columns=("part", "value>", "how"), rows=tuple(rows)),)
 
 
 def _build_unit_speed(o: QuoteOption) -> dict[str, object]:
@@ -351,7 +427,8 @@ def list_option_tables(option: QuoteOption) -> tuple[TableView, ...]:
         from costguard.views.serving import list_serving_tables
 
         return (*memory, *list_serving_tables(option.serving), *_list_money_tables(option))
-    return (*memory, *_list_speed_tables(option), *_list_hours_tables(option), *_list_money_tables(option))
+    time = (*_list_speed_tables(option), *_list_hours_tables(option), *_list_checkpoint_tables(option.checkpoints))
+    return (*memory, *time, *_list_money_tables(option))
 
 
 def _list_speed_tables(option: QuoteOption) -> tuple[TableView, ...]:

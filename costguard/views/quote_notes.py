@@ -106,7 +106,11 @@ def _list_all_notes(quote: Quote, shown: tuple[QuoteOption, ...], plans: tuple[S
     if first and first.storage_usd:
         usd = format_amount(first.storage_usd.expected)
         yield f"The cost includes a disk of {_count_disk_gb(quote)} GB for the run (${usd} for the first option)."
-    yield from (f"First option: {n}." for option in shown[:1] for n in option.notes)
+    for option in shown[:1]:
+        yield from (f"First option: {n}." for n in option.notes)
+        if option.host_gib is not None:
+            needs = f"{option.disk_gb} GB of disk and {option.host_gib:.0f} GiB of host memory"
+            yield f"Each machine needs about {needs} (the weights once, 4 GiB a process, and what is offloaded)."
     unranked = [r for r in quote.refused if r.reason.startswith(NOT_RANKED)]
     yield from (f"{r.offer}: {r.reason}." for r in unranked[:REFUSALS_SHOWN])
     if len(unranked) > REFUSALS_SHOWN:

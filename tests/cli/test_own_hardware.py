@@ -90,3 +90,25 @@ def test_breakeven_of_a_job_names_what_is_missing(costguard: Command, tmp_path: 
     costguard("breakeven", str(tmp_path / "job.toml"), "--market", market).says("--gpu", "which hardware is bought")
     ran = costguard("breakeven", str(tmp_path / "job.toml"), "--gpu", "RTX-4090", "--market", market)
     assert "has no hours on RTX-4090 x1: tokens is not stated" in ran.err
+
+
+def test_host_memory_disk_and_checkpoints_of_a_spot_run_stand_in_the_answer(costguard: Command, market: str) -> None:
+    flags = ("quote", *STATED, "--market", market)
+    options = costguard(*flags, "--json").data["options"]
+    assert all(o["host_gib"] > 4 and o["disk_gb"] > 50 for o in options)
+    spot = next(o for o in options if o["tier"] == "spot")
+    assert spot["checkpoints"]["store"] == "S3 Standard"
+    assert float(spot["checkpoints"]["lost_usd"]) <= float(spot["checkpoints"]["stated_lost_usd"])
+    assert all(o["checkpoints"] is None for o in options if o["tier"] != "spot")
+    told = costguard(*flags, "--tier", "spot", "--explain").out
+    assert "Checkpoints of an interruptible run" in told
+    assert "GiB of host memory" in told
+
+
+def test_splits_stand_side_by_side(costguard: Command, market: str) -> None:
+    flags = ("quote", *STATED, "--on", "H100:8", "--market", market, "--compare", "parallel")
+    data = costguard(*flags, "--json").data
+    assert [one["split"] for one in data["splits"]][:5] == ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP"]
+    assert "The same GPUs, split in other ways" in costguard(*flags).out
+    costguard("quote", *STATED, "--on", "H100", "--compare", "parallel").says("--compare", "write --on H100:8")
+    costguard("quote", *STATED, "--compare", "serial").says("--compare", "parallel")

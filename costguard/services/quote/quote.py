@@ -37,6 +37,7 @@ from costguard.quoting.quote import (
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate
 from costguard.services.poll.ports import OfferSource
+from costguard.services.quote.needs import add_needs
 from costguard.sizing.assumptions import format_effect, list_alternatives, list_shape_notes
 from costguard.sizing.gpu_precision import explain_missing_precision
 from costguard.sizing.job import Job, JobLimits, list_assumption_warnings
@@ -239,13 +240,15 @@ def _price_offers(
     offers = [one for one in candidates if not isinstance(one, QuoteRefusal)]
     if always and shop.own and place.nodes == 1 and not job.serving:
         own = build_own_offer(shop.own, place.gpu, place.gpu_count, shop.today)
-        yield build_option(
+        option = build_option(
             timed, own.offer, own.price, duration=timed.duration, storage=None, gb=0, limits=job.limits, notes=own.notes
         )
+        yield add_needs(option, job, disk, facts)
     if not offers and always:
         why = "has a recent enough price" if candidates else "has a known price"
         unsold = (f"no selected offer of this hardware {why}", *_list_rack_notes(place, facts))
-        yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
+        unpriced = build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
+        yield add_needs(unpriced, job, disk, facts)
     elif not candidates:
         yield QuoteRefusal(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
     rates = facts.get_storage_rates()
@@ -254,7 +257,8 @@ def _price_offers(
         redone = offer.tier == SPOT and not job.serving  # a server has nothing to do again
         took = _add_interruptions(timed, offer, job, facts) if redone else timed.duration
         storage = rates.get(offer.provider)
-        yield lacking or build_option(timed, offer, price, duration=took, storage=storage, gb=disk, limits=job.limits)
+        option = build_option(timed, offer, price, duration=took, storage=storage, gb=disk, limits=job.limits)
+        yield lacking or add_needs(option, job, disk, facts)
 
 
 def _list_rack_notes(place: Placement, facts: ShippedFacts) -> tuple[str, ...]:

@@ -42,6 +42,10 @@ if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay
     from costguard.sizing.observed_runs import CalibrationAnswer, ObservedRun
 
 
+COMPARISONS = ("parallel",)
+"""What `quote --compare` puts side by side."""
+
+
 def answer_quote(
     *,
     flags: Table,
@@ -58,17 +62,20 @@ def answer_quote(
     every: bool = False,
     calibration: str | None = None,
     config: str | None = None,
+    compare: str | None = None,
 ) -> CommandAnswer:
     """Answer `costguard quote`: a job, or a rental of `count` GPUs for `hours`.
 
     `top`: so many of the ranking; None: all for `every`, else the few that are advised. `why`: every caveat in a line of its
-    own, as `every` and `explain` have it too, and not only one line of them.
+    own, as `every` and `explain` have it too, and not only one line of them. `compare`: one of COMPARISONS, beside the options.
     """
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services.quote import quote as flow
     from costguard.views.quote import build_quote_document
 
     checks.require_one_of(sort, SORT_KEYS, "--sort")
+    if compare is not None:
+        checks.require_one_of(compare, COMPARISONS, "--compare")
     rows = None if top is None else checks.require_whole_number(top, "--top")
     facts = ShippedFacts()
     asked_run = read_asked(
@@ -111,6 +118,13 @@ def answer_quote(
         words=advice.words if advice is not None else None,
         brief=not (why or every or explain),
     )
+    if compare is not None:
+        from costguard.sizing.splits import compare_splits
+        from costguard.views.quote import add_splits
+
+        if not isinstance(request, Job):
+            raise InputError("compares splits of a job", field="--compare", hint="name a model, or leave it out")
+        document = add_splits(document, compare_splits(request, asked_run.hardware, facts.get_efficiency()))
     return CommandAnswer(
         document=document,
         warnings=answer.warnings,

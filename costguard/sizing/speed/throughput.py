@@ -22,12 +22,14 @@ from costguard.sizing.speed.decoding import compute_decode_step, compute_prefill
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work, find_peak_rate
 from costguard.sizing.speed.step_time import (
+    GIGA,
     OVER_LINKS,
     TERA,
     StepCosts,
     StepSetting,
     compute_costs,
     compute_links,
+    describe_component,
 )
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
@@ -105,10 +107,26 @@ def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughpu
         explain=(
             *flops.explain,
             f"at {top.matrix:g} TFLOPS and nothing else: {ideal * work.units_per_token:,.1f} {unit}/s per GPU",
+            *_explain_roofline(setting, costs, reasons),
         ),
         unit=work.unit,
         units_per_token=work.units_per_token,
     )
+
+
+def _explain_roofline(setting: StepSetting, costs: StepCosts, reasons: tuple[tuple[str, float], ...]) -> Iterable[str]:
+    """Yield the ridge point of the GPU, the intensity of the step, and what bounds it (Williams et al., CACM 52, 2009)."""
+    gpu, flops = setting.gpu, setting.work.flops.hardware
+    bandwidth = gpu.bandwidth_gb_s / gpu.dies * GIGA
+    traffic_bytes = sum(seconds for name, seconds in costs.seconds.items() if name in IN_MEMORY) * bandwidth
+    ridge, intensity = setting.top.matrix * TERA / bandwidth, flops / traffic_bytes if traffic_bytes else math.inf
+    yield f"ridge point: {setting.top.matrix:g} TFLOPS / {bandwidth / GIGA:,.0f} GB/s = {ridge:,.0f} FLOP per byte"
+    side = "above the ridge: arithmetic bounds it" if intensity >= ridge else "below the ridge: memory bandwidth bounds it"
+    work = f"{flops / GIGA:,.2f} GFLOP and {traffic_bytes / 1e6:,.2f} MB a token"
+    yield f"intensity: {work} = {intensity:,.0f} FLOP per byte, {side}"
+    name, factor = min(reasons, key=lambda reason: reason[1], default=("", 1.0))
+    if name:
+        yield f"the largest loss against the peak: {describe_component(name)} (x {factor:.2f})"
 
 
 def list_evidence_names(components: Iterable[str], recipe: Recipe, card: str, *, sampled: bool) -> tuple[str, ...]:
@@ -145,6 +163,8 @@ def _list_missing_evidence(missing: tuple[str, ...], gpu: Gpu) -> tuple[str, ...
     return (f"no published run gives the speed of: {listed}; the interval is wide",) if names else ()
 
 
+IN_MEMORY = ("layers", "layers eager", "memory")
+"""Components that move bytes through the GPU's own memory."""
 TOLD_FROM = 0.95
 """An assumed link is named where it takes a twentieth of the step or more."""
 
@@ -180,7 +200,7 @@ def _list_loop_notes(setting: StepSetting, reasons: tuple[tuple[str, float], ...
 def _compute_serving(architecture: Architecture, setting: StepSetting, efficiency: Efficiency) -> Throughput:
     top, forward, serving = setting.top, setting.work.flops.forward, efficiency.serving
     prefill = compute_prefill_rate(setting.work, top, serving)
-    rate, bound = prefill, "compute"
+    rate, bound, roofline = prefill, "compute", tuple[str, ...]()
     if architecture.writes and architecture.sample_tokens:
         rate, bound = compute_transcription_rate(architecture, setting, serving), "memory bandwidth"
     elif architecture.writes:
@@ -188,6 +208,8 @@ def _compute_serving(architecture: Architecture, setting: StepSetting, efficienc
         step = compute_decode_step(architecture, setting, links=reach, serving=serving)
         rate = setting.recipe.micro_batch / step.seconds / (setting.parallel.tp * setting.parallel.pp)
         bound = "memory bandwidth" if step.reading > step.computing else "compute"
+        parts = f"reads memory for {1000 * step.reading:.2f} ms and computes for {1000 * step.computing:.2f} ms"
+        roofline = (f"a decoding step of {setting.recipe.micro_batch} sequences {parts}: {bound} bounds it",)
     share = rate * forward / (top.matrix * TERA)
     return Throughput(
         tokens_per_s_per_gpu=Interval.around(rate, serving.get_factor(mixture=setting.work.mixture)),
@@ -195,7 +217,7 @@ def _compute_serving(architecture: Architecture, setting: StepSetting, efficienc
         peak_tflops=top.matrix,
         reasons=((bound, share),),
         notes=(*top.notes, "serving speed is derived from bandwidth and peak: the interval is wide"),
-        explain=setting.work.flops.explain,
+        explain=(*setting.work.flops.explain, *roofline),
         prefill_tokens_per_s_per_gpu=prefill,
         unit=setting.work.unit,
         units_per_token=setting.work.units_per_token,
