@@ -180,7 +180,7 @@ BUDGETS = {
     "costguard/values": 2_071,
     "costguard/views": 8_513,
     "costguard/watchdog": 500,
-    "costguard/web": 3402,
+    "costguard/web": 3440,
     "integrations": 1408,
     "providers/costguard_aws": 4627,
     "providers/costguard_gcp": 3875,

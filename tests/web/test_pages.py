@@ -320,3 +320,16 @@ def test_a_report_has_the_charts_of_its_file_and_no_style_of_its_own(house: Hous
     assert (style.status_code, style.headers["content-type"]) == (200, "text/css; charset=utf-8")
     for name, size in re.findall(r'(?<=[ "])(gutter|value|name|across|down)-(\d+)', page):
         assert f".{name}-{size} {{" in style.text
+
+
+def test_a_report_offers_periods_and_narrower_reports_that_add_up(house: House) -> None:
+    client = house.open("viewer").client
+    page = client.get("/report?by=gpu,owner").text
+    assert '<a class="chip" href="/report?by=gpu%2Cowner" aria-current="true">This month</a>' in page
+    assert 'href="/report?from=' in page
+    (path,) = re.findall(r'href="(/report\?by=gpu%2Cowner&amp;only=gpu%3DH100[^"]*)">gpu', page)
+    narrower = client.get(path.replace("&amp;", "&"))
+    assert narrower.status_code == 200
+    assert "Only gpu=H100" in narrower.text
+    assert ">gpu <bdi>" not in narrower.text, "it is narrowed to one already"
+    assert ">provider <bdi>" not in narrower.text, "it is not grouped by providers"

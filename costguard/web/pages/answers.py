@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import date, timedelta
+from typing import cast
+from urllib.parse import urlencode
+
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup, escape
 
@@ -9,6 +14,7 @@ from costguard.errors import CostguardError, InputError, NoAnswerError, to_one_l
 from costguard.guard.policy import LEVELS
 from costguard.renderers.html import draw_charts
 from costguard.renderers.html.markup import PATTERN_DEFINITIONS
+from costguard.reporting.statement.groups import GROUP_KEYS
 from costguard.services import CommandAnswer
 from costguard.services.serving import web_answers
 from costguard.services.serving.policy_draft import TEXT_CHARS_MAX, simulate_policy_change, write_policy_text
@@ -20,6 +26,8 @@ from costguard.web.pages.room import HEADERS, PageReader, PageRoom, build_redire
 LOG_SINCE = "7d"
 REPORT_FIELDS = ("month", "week", "day", "from", "to", "by", "only")
 VALUE_CHARS_MAX = 80
+NARROWED_BY, NARROWED_MOST = ("owner", "provider", "gpu"), 12
+"""Keys of which a report offers values to narrow it to, and how many values of each."""
 LIST_FIELDS = ("region", "gpu")
 """Flags that may be given several times."""
 
@@ -54,6 +62,9 @@ def build_router(room: PageRoom) -> APIRouter:
             wrong=wrong,
             query=query,
             exports=tuple(web_answers.EXPORTS),
+            presets=_list_presets(services.clock().astimezone(services.settings.defaults.timezone).date(), query),
+            narrower=tuple(_list_narrower(document, query)) if document else (),
+            group_keys=GROUP_KEYS,
         )
 
     @routes.get("/report/export")
@@ -80,6 +91,38 @@ def build_router(room: PageRoom) -> APIRouter:
     _add_policies(routes, room)
     _add_accounts(routes, room)
     return routes
+
+
+def _list_presets(today: date, query: dict[str, str]) -> list[tuple[str, str, bool]]:
+    """Return what people ask most, each with the address of its report, grouped as this one, and whether it is this one."""
+    last_month = today.replace(day=1) - timedelta(days=1)
+    periods: dict[str, dict[str, str]] = {
+        "This month": {},
+        "Last month": {"month": f"{last_month:%Y-%m}"},
+        "Last 7 days": {"from": f"{today - timedelta(days=6)}"},
+        "Last 30 days": {"from": f"{today - timedelta(days=29)}"},
+        "This year": {"from": f"{today.year}-01-01"},
+    }
+    others = {name: query[name] for name in ("by", "only") if name in query}
+    period_now = {name: value for name, value in query.items() if name not in others}
+    return [(label, _build_report_path(period | others), period == period_now) for label, period in periods.items()]
+
+
+def _list_narrower(document: Document, query: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the values by which the report can be narrowed: the key, the value, and the address. The largest come first."""
+    narrowed = query["only"].split(",") if query.get("only") else []
+    groups = cast("list[dict[str, dict[str, str]]]", document.data["groups"])
+    values = dict.fromkeys((key, group["by"][key]) for key in NARROWED_BY for group in groups if group["by"].get(key))
+    for key in NARROWED_BY:
+        for value in [value for of, value in values if of == key][:NARROWED_MOST]:
+            only = ",".join((*narrowed, f"{key}={value}"))
+            is_alone = not any(one.startswith(f"{key}=") for one in narrowed)
+            if is_alone and "," not in value and len(only) <= VALUE_CHARS_MAX:
+                yield key, value, _build_report_path(query | {"only": only})
+
+
+def _build_report_path(query: dict[str, str]) -> str:
+    return f"/report?{urlencode(query)}" if query else "/report"
 
 
 def _draw_charts(document: Document) -> Markup:
