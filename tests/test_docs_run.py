@@ -133,6 +133,7 @@ def test_every_command_of_the_readme_and_the_four_tasks_works_as_it_is_written(c
     job = next(block for block in blocks() if block.page == "docs/QUOTE.md" and block.text.startswith("model = "))
     Path("job.toml").write_text(job.text.replace("max_usd = 20", "max_usd = 2000"))
     Path("runs.csv").write_text("model,method,gpu,gpu_count,tokens_per_s\nllama-3.1-8b,qlora,A100-80GB-SXM,1,3000\n")
+    Path("costs.csv").write_text("what,amount,month,owner\nColab Pro,11.99,2026-10,vision\nOffice power,37.20,2026-10,lab\n")
     assert play(costguard, TASKS, clouds, more='[web]\nlisten = "127.0.0.1:8470"\n') == []
 
 
