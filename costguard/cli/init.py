@@ -72,7 +72,7 @@ def command(
     draft = first_settings.open_draft(path, config=ctx.obj.config)
     asks = not yes and not json and sys.stdin.isatty()
     choices = FirstChoices(
-        providers=(*draft.settings.providers, *draft.found),
+        providers=(*draft.settings.providers, *draft.found_providers),
         cap=budget if asks or not guard else budget or first_settings.GUARD_CAP,
         zone=zone,
         to=(to or "console") if guard else None,
@@ -104,7 +104,7 @@ def _ask_basics(draft: "Draft", choices: "FirstChoices") -> "FirstChoices":
     bare = replace(choices, cap=None, zone=None, to=None)
     for line in first_settings.survey_accounts(draft.load(bare)):
         _say(line)
-    if not draft.found and not draft.settings.providers:
+    if not draft.found_providers and not draft.settings.providers:
         _say("No provider's key was found: costguard providers lists where each is looked for.")
     if choices.cap is None and not draft.settings.budgets:
         text = "Monthly budget for everything, such as 3000 USD (Enter: none)"

@@ -78,7 +78,7 @@ class PlanGroups(NamedTuple):
     """
 
     going: list[PlanRow]
-    held: list[PlanRow]
+    blocked: list[PlanRow]
     rest: list[PlanRow]
     unknown: list[PlanRow]
 
@@ -90,7 +90,7 @@ def group_plan_rows(plan: PlanView) -> PlanGroups:
         if row.verdict.finding == CANNOT_SAY:
             groups.unknown.append(row)
         elif _list_held_acts(row):
-            groups.held.append(row)
+            groups.blocked.append(row)
         elif row.proposals:
             groups.going.append(row)
         elif row.verdict.finding != DOES_NOT:
@@ -243,9 +243,10 @@ def _list_tables(groups: PlanGroups, at: datetime) -> Iterator[TableView]:
     steps: Column[PlanRow] = Column("", "next", lambda row: _format_steps(row, at))
     result: Column[PlanRow] = Column("", "next", lambda row: RESULT_TEXTS[row.verdict.finding])
     reasons: Column[PlanRow] = Column("", "why", _format_reasons)
+    why_held: Column[PlanRow] = Column("", "held because", _format_holds)
     tables: Sequence[tuple[str, Sequence[PlanRow], Sequence[Column[PlanRow]]]] = (
         ("Will be done", groups.going, (*head, *state, steps, reasons)),
-        ("Would be done, but is held", groups.held, (*head, *state, steps, Column("", "held because", _format_holds), reasons)),
+        ("Would be done, but is held", groups.blocked, (*head, *state, steps, why_held, reasons)),
         ("Nothing to do yet", groups.rest, (*head, *state, result, reasons)),
         ("Not measured yet", groups.unknown, (*head, Column("", "why not", _format_missing))),
     )

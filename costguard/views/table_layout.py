@@ -1,8 +1,9 @@
 """Fit a table into a terminal: which columns are shown, with which cells, and how wide.
 
 First the shorter cells are taken, then columns are shortened, then columns are dropped by rank, those without one last and from
-the right. The column that names the rows never yields: it is cut in its middle, with the row's short id. Nothing is broken
-within a word, a name or a number: what has no room ends in an ellipsis.
+the right. The column that names the rows never yields: it is cut in its middle, with the row's short id. A table of names and
+values keeps both columns: an address that is to be pasted is the point of it. Nothing is broken within a word, a name or a
+number: what has no room ends in an ellipsis.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from costguard.views.document import TableView
 
 GAP = 2
 """Spaces between two columns."""
+PAIR = 2
+"""Columns of a table of names and values."""
 NARROWEST = 3
 """Cells of a column that had to give way although it stays: a letter or two and the ellipsis."""
 
@@ -54,7 +57,7 @@ def fit_table(table: TableView, width: int | None, measure: Callable[[str], int]
         return TableLayout(columns=tuple(full), dropped=(), shortened=())
     briefs = [_shorten_cells(table, column, measure) for column in full]
     visible, dropped = list(range(len(briefs))), list[int]()
-    while len(visible) > 1 and _measure_least(table, [briefs[n] for n in visible]) > width:
+    while len(visible) > 1 and len(briefs) > PAIR and _measure_least(table, [briefs[n] for n in visible]) > width:
         yielding = [n for n in visible if not briefs[n].naming]
         dropped_column = max(yielding, key=lambda n: (find_fit(briefs[n].name, table.fits).rank, n))
         visible.remove(dropped_column)

@@ -29,7 +29,9 @@ def _told_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_ends_with_a_ranked_quote_of_the_main_job(costguard: Command) -> None:
     ran = costguard("demo")
     assert ran.code == 0
-    assert ran.out.startswith("llama-3.1-8b (8.03B), qlora, bf16, nf4, seq 2048, batch 2, 50,000,000 tokens")
+    lead, job = ran.out.splitlines()[:2]
+    assert lead.startswith("Take: runpod ")
+    assert job == "llama-3.1-8b (8.03B), qlora, bf16, nf4, seq 2048, batch 2, 50,000,000 tokens"
     assert len(re.findall(r"^ *\d+  \w+ ", ran.out, re.MULTILINE)) >= 5
 
 

@@ -204,12 +204,12 @@ def test_watchdogs_share_the_accounts_and_ask_each_once_an_interval(town: Town, 
     file = tmp_path / "costguard.toml"
     file.write_text(f'[ledger]\nurl = "{town.url}"\n')
     answer = answer_status(offline=True, config=str(file))
-    assert "Accounts: 4 polled by worker 1, 4 polled by worker 2." in answer.document.lead
+    assert "Accounts: 4 polled by worker 1, 4 polled by worker 2." in answer.document.notes
     assert any("no watchdog plans and acts" in warning for warning in answer.warnings)
     with GuardStore(town.url, rails=Rails()) as book:
         assert book.acquire_leader_lease("worker 2", datetime.now(UTC), timedelta(minutes=3))
-    lead = answer_status(offline=True, config=str(file)).document.lead
-    assert "Accounts: 4 polled by worker 2, which plans, 4 polled by worker 1." in lead
+    notes = answer_status(offline=True, config=str(file)).document.notes
+    assert "Accounts: 4 polled by worker 2, which plans, 4 polled by worker 1." in notes
     checks = answer_doctor(config=str(file)).document.data["ledger"]["checks"]  # type: ignore[index]  # of JSON
     assert {one["check"]: one["outcome"] for one in checks} == {"ledger": "good", "clock": "good", "watchdogs": "good"}
     assert checks[-1]["told"] == "accounts: 4 polled by worker 2, which plans, 4 polled by worker 1"

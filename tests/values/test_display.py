@@ -74,7 +74,7 @@ def test_the_status_shows_both_too() -> None:
     books = FakeBooks(resources=(live("i-1", meter(2 * 10**9)),), spent=(spent(money("100")),))
     now = build_status(books=books, now=NOW, zone=UTC)
     assert any(
-        line.startswith("In EUR: 1.8400 an hour, 92.00 so far, ") for line in build_status_document(now, exchange=ECB).lead
+        line.startswith("In EUR: 1.8400 an hour, 92.00 so far, ") for line in build_status_document(now, exchange=ECB).notes
     )
     assert build_status_document(now, exchange=ECB).data == build_status_document(now).data
 
@@ -116,5 +116,5 @@ def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
     assert (first["balance"], first["burn_per_hour"], first["hours_left"]) == ("10.00", "4.0000", 2.5)
     assert first["empty_at"] == (NOW + timedelta(hours=2.5)).isoformat().replace("+00:00", "Z")
     assert (second["balance"], second["hours_left"], second["why"]) == (None, None, "refused (403)")
-    assert "vast/me: $10.00 left, 2 h 30 min at this burn, until 2026-11-21 14:30 UTC." in document.lead
-    assert "runpod/lab is prepaid, but its balance is unknown: refused (403)." in document.lead
+    assert "vast/me: $10.00 left, 2 h 30 min at this burn, until 2026-11-21 14:30 UTC." in document.notes
+    assert "runpod/lab is prepaid, but its balance is unknown: refused (403)." in document.notes

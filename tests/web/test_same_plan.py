@@ -160,9 +160,9 @@ def test_the_page_shows_what_plan_shows(tmp_path: Path, seed: int) -> None:
         page = build_fleet_page(settings, clock.now())
         plan = read_plan(settings, watch, clock, book)
     groups = group_plan_rows(plan)
-    planned = tuple([build_plan_row_data(row, plan.at) for row in of] for of in (groups.going, groups.held, groups.unknown))
+    planned = tuple([build_plan_row_data(row, plan.at) for row in of] for of in (groups.going, groups.blocked, groups.unknown))
     assert (page.head.plan.hash, page.head.plan.unaccepted) == (plan.hash, plan.unaccepted)
-    shown = ([*page.head.going], [*page.head.held], [*page.head.unknown])
+    shown = ([*page.head.going], [*page.head.blocked], [*page.head.unknown])
     assert shown == planned
 
 

@@ -107,8 +107,8 @@ class MachineFacts(NamedTuple):
 class FleetHead:
     """What is shown about the whole fleet. `found`: the status without its machines. `last`: the guard run; None: none yet.
 
-    `plan`: its notes, and why it must be accepted first. `going`, `held`, `unknown`: its verdicts by what follows from them, in
-    the order of `costguard plan`, at most ACTING_MAX each. `counts`: how many verdicts each of them has.
+    `plan`: its notes, and why it must be accepted first. `going`, `blocked`, `unknown`: its verdicts by what follows from
+    them, in the order of `costguard plan`, at most ACTING_MAX each. `counts`: how many verdicts each of them has.
     `questions`: what waits for an answer.
     """
 
@@ -117,7 +117,7 @@ class FleetHead:
     teams: tuple[TeamBurn, ...]
     plan: PlanView
     going: tuple[Verdict, ...]
-    held: tuple[Verdict, ...]
+    blocked: tuple[Verdict, ...]
     unknown: tuple[Verdict, ...]
     counts: Mapping[str, int]
     questions: tuple[Question, ...]
@@ -217,10 +217,10 @@ def _build_fleet(settings: Settings, now: datetime) -> tuple[FleetHead, list[Mac
         teams=tuple(_sum_teams(zip(rows, view.status.resources, strict=True))),
         plan=replace(plan, rows=()),
         going=shown["going"],
-        held=shown["held"],
+        blocked=shown["blocked"],
         unknown=shown["unknown"],
         counts={name: len(of) for name, of in groups.items()},
-        questions=tuple(_list_questions(settings, [*groups["going"], *groups["held"]], plan.at)),
+        questions=tuple(_list_questions(settings, [*groups["going"], *groups["blocked"]], plan.at)),
         month=load_month_chart(settings, view.status),
         warnings=tuple(dict.fromkeys(list_status_warnings(view.status))),
     )

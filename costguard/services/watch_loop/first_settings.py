@@ -45,15 +45,15 @@ GUARD_CAP = "200 USD"
 class Draft:
     """The file to write, with what it holds today ("" and nothing if it does not exist yet) and what was found on this machine.
 
-    `found`: providers with credentials that the file does not name. `unready`: those that need a setting first, with the error.
-    `looked`: the places that were searched, of the others.
+    `found_providers`: providers with credentials that the file does not name. `unready`: those that need a setting first, with
+    the error. `looked`: the places that were searched, of the others.
     """
 
     target: Path
     text: str
     table: Mapping[str, object]
     settings: Settings
-    found: tuple[str, ...]
+    found_providers: tuple[str, ...]
     unready: Mapping[str, str]
     looked: Mapping[str, Sequence[str]]
 
@@ -63,7 +63,7 @@ class Draft:
             load_zone(choices.zone, "--zone")
         text = extend_settings(self.text, self.table, replace(choices, cap=_parse_cap(choices.cap)))
         settings = load_settings(text, self.target)
-        for name in self.found:
+        for name in self.found_providers:
             manifest = plugins.load_providers().found[name].manifest
             check_provider_table(settings.providers.get(name, {}), manifest.settings, f"providers.{name}")
         return text
@@ -96,7 +96,7 @@ def open_draft(path: str | None = None, *, config: str | None = None) -> Draft:
         text=text,
         table=parse_table(text, target) if text else {},
         settings=settings,
-        found=present,
+        found_providers=present,
         unready={name: "; ".join(str(error).splitlines()) for name, error in unready.items()},
         looked={name: one.manifest.credentials for name, one in installed.found.items() if name not in named_providers},
     )

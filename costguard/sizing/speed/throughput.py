@@ -122,7 +122,9 @@ def _explain_roofline(setting: StepSetting, costs: StepCosts, reasons: tuple[tup
     ridge, intensity = setting.top.matrix * TERA / bandwidth, flops / traffic_bytes if traffic_bytes else math.inf
     yield f"ridge point: {setting.top.matrix:g} TFLOPS / {bandwidth / GIGA:,.0f} GB/s = {ridge:,.0f} FLOP per byte"
     side = "above the ridge: arithmetic bounds it" if intensity >= ridge else "below the ridge: memory bandwidth bounds it"
-    work = f"{flops / GIGA:,.2f} GFLOP and {traffic_bytes / 1e6:,.2f} MB a token"
+    scale, noun = setting.work.units_per_token, setting.work.unit.removesuffix("s").replace("_", " ")
+    each = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    work = f"{flops / scale / GIGA:,.2f} GFLOP and {traffic_bytes / scale / 1e6:,.2f} MB {each}"
     yield f"intensity: {work} = {intensity:,.0f} FLOP per byte, {side}"
     name, factor = min(reasons, key=lambda reason: reason[1], default=("", 1.0))
     if name:

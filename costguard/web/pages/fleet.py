@@ -74,8 +74,8 @@ def build_router(room: PageRoom) -> APIRouter:
             chips={name: label for name, (label, _) in CHIPS.items()},
             page=page,
             pages=pages,
-            acting=[*fleet.head.going, *fleet.head.held][:NEXT_MAX],
-            acting_more=max(0, fleet.head.counts["going"] + fleet.head.counts["held"] - NEXT_MAX),
+            acting=[*fleet.head.going, *fleet.head.blocked][:NEXT_MAX],
+            acting_more=max(0, fleet.head.counts["going"] + fleet.head.counts["blocked"] - NEXT_MAX),
             questions=fleet.head.questions[:NEXT_MAX],
             answers=not room.services.read_only and reader.may(OPERATOR),
         )
