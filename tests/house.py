@@ -178,7 +178,7 @@ BUDGETS = {
     "costguard/system": 2368,
     "costguard/testing": 1618,
     "costguard/values": 2_071,
-    "costguard/views": 8_517,
+    "costguard/views": 8_527,
     "costguard/watchdog": 500,
     "costguard/web": 3440,
     "integrations": 1408,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.errors import shorten, to_one_line
 from costguard.guard.policy import CANNOT_SAY, NOTIFY, OBSERVE, STEP_LEVELS, Proposal, Verdict
 from costguard.metering.inventory import COMPLETE
@@ -60,7 +61,7 @@ def get_time(proposal: Proposal) -> datetime:
 def list_head_lines(status: FleetStatus, due: DueActs, warnings: int) -> Iterator[str]:
     """Yield the headline, and a line for each thing that needs somebody; `warnings`: how many more lines there are."""
     needs = list(_list_needs(status, due))
-    over = any(map(is_over, status.budgets))
+    over = any(one.spent.low > one.budget.cap for one in status.budgets)
     tightest = max(status.budgets, key=lambda one: one.spent.expected.nano / one.budget.cap.nano, default=None)
     sign = get_currency_sign(status.usd.burn.stated.currency)
     parts = (
@@ -99,10 +100,19 @@ def _format_when(at: datetime, now: datetime) -> str:
     return "now" if at <= now else format_near_time(at, now)
 
 
+def _describe_over(standing: BudgetStatus) -> str:
+    """Return that a budget is over its cap, as certain as it is: what is spent may be less than expected."""
+    name, cap = standing.budget.name, standing.budget.cap.nano
+    if standing.spent.low.nano > cap:
+        return f"Budget {name} is over its cap: {describe_share(standing)}."
+    low, high = (100 * end.nano // cap for end in (standing.spent.low, standing.spent.high))
+    return f"Budget {name} may be over its cap: {describe_share(standing)} is expected, between {low} and {high} %."
+
+
 def _list_needs(status: FleetStatus, due: DueActs) -> Iterator[str]:
     if not status.scopes:
         yield "Nothing has been polled yet: the ledger has no account."
-    yield from (f"Budget {one.budget.name} is over its cap: {describe_share(one)}." for one in status.budgets if is_over(one))
+    yield from map(_describe_over, filter(is_over, status.budgets))
     unread = [one for one in status.scopes if one.state != COMPLETE]
     if unread:
         why = next((shorten(to_one_line(one.now.why), REASON_CHARS_MAX) for one in unread if one.now.why), "")

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from costguard.budgets.budget import Budget
+from costguard.budgets.budget_status import compute_budget_status
 from costguard.errors import InputError
 from costguard.guard.overrides import LEASE
 from costguard.guard.policy import CANNOT_SAY, Proposal
 from costguard.reporting.status import FleetStatus, ResourceAnnotations, build_fleet_status
 from costguard.reporting.status_filter import StatusFilter
 from costguard.values.calendar import find_month
+from costguard.values.money import Money, MoneyInterval
 from costguard.views.status import build_status_document
 from costguard.views.status_summary import DueActs, format_hold, list_head_lines, select_due_acts
 from tests.books import NOW
@@ -88,3 +91,20 @@ def test_a_filter_chooses_machines_and_leaves_the_sums_of_the_fleet() -> None:
             StatusFilter(**wrong)
     with pytest.raises(InputError, match="no machine is of 'eve'"):
         StatusFilter(owners=("eve",)).select_machines(status)
+
+
+@pytest.mark.parametrize(
+    ("low", "head", "need"),
+    [
+        ("87", "LOOK", "Budget all may be over its cap: all $123.00 of $100.00 (123 %) is expected, between 87 and 653 %."),
+        ("101", "OVER BUDGET", "Budget all is over its cap: all $123.00 of $100.00 (123 %)."),
+    ],
+)
+def test_a_budget_is_over_its_cap_only_where_the_low_end_is(low: str, head: str, need: str) -> None:
+    budget = Budget(name="all", cap=Money.parse("100"), period="month")
+    standing = compute_budget_status(budget, (), (), holds=Money(nano=0), now=NOW)
+    spent = MoneyInterval(low=Money.parse(low), expected=Money.parse("123"), high=Money.parse("653"))
+    status = replace(stated(), budgets=(replace(standing, spent=spent),))
+    lines = list(list_head_lines(status, DueActs(by_key={}), 0))
+    assert lines[0].startswith(f"{head}  ")
+    assert need in lines
