@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 from costguard_sim.bill import InvoiceLine, charge_resource
 from costguard_sim.world import Rate, Resource, to_us
 
@@ -33,6 +34,13 @@ from tests.providers.vast.rig import VastRig
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 EBS = "EBS:VolumeUsage.gp3"
+
+
+@pytest.fixture(autouse=True)
+def amid_a_month() -> Iterator[None]:
+    """The clock goes on from a day amid a month of 30 days: on the first of one, two days back are in another."""
+    with time_machine.travel(datetime(2026, 11, 21, 12, tzinfo=UTC)):
+        yield
 
 
 @pytest.fixture

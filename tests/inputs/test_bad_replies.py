@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 
 from costguard.data import ShippedFacts
 from costguard.ledger.db import maintenance
@@ -80,6 +81,13 @@ class Cloud:
     ledger: Path
     ids: list[str]
     environ: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def amid_a_month() -> Iterator[None]:
+    """The clock goes on from a day amid a month of 30 days: on the first of one, two days back are in another."""
+    with time_machine.travel(datetime(2026, 11, 21, 12, tzinfo=UTC)):
+        yield
 
 
 @pytest.fixture(scope="module")
