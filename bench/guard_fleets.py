@@ -21,9 +21,11 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from unittest.mock import patch
 
 from bench.fleet_traces import START, STEP, STEPS_A_DAY, FleetMachine, break_source, draw_fleet
 from costguard.guard.action_intents import DONE, Intent
@@ -292,8 +294,8 @@ class GuardedFleet:
             start_histories={}, started=(), raised=frozenset(), last_run_at=last.at if last else None, ready_since={},
             restarts=(),
         )  # fmt: skip
-        remember_activities(self._memory)
-        evaluation = self._mark_notices(evaluate_snapshot(self.rules, snapshot), now)
+        with remembered_activities(self._memory):
+            evaluation = self._mark_notices(evaluate_snapshot(self.rules, snapshot), now)
         self._last = evaluation
         self._count_messages(evaluation, snapshot)
         self._count_hangs(evaluation, step)
@@ -421,8 +423,9 @@ class _LazySamples(Mapping[ResourceKey, Mapping[str, tuple[Sequence[int], Sequen
 _classify = ResourceContext._classify  # noqa: SLF001 - remembered across the rows of the table, which see the same samples
 
 
-def remember_activities(memory: dict[object, Activity]) -> None:
-    """Let the next evaluations take an activity from `memory` if the same samples were judged before."""
+@contextmanager
+def remembered_activities(memory: dict[object, Activity]) -> Iterator[None]:
+    """While it is open, evaluations take an activity from `memory` if the same samples were judged before."""
 
     def classify(self: ResourceContext, window: timedelta, needs: tuple[str, ...], warmup: timedelta) -> Activity:
         at = self.sight.now - (self.sight.now - START) % STEP
@@ -431,7 +434,8 @@ def remember_activities(memory: dict[object, Activity]) -> None:
             memory[place] = _classify(self, window, needs, warmup)
         return memory[place]
 
-    ResourceContext._classify = classify  # type: ignore[method-assign]  # noqa: SLF001 - see above
+    with patch.object(ResourceContext, "_classify", classify):
+        yield
 
 
 def write_policies(*, lossy: bool = True) -> str:
