@@ -14,9 +14,11 @@ from datetime import date
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from costguard.quoting.own_hardware import LOCAL
 from costguard.settings.agreements import AgreementTable
 from costguard.settings.budgets import BudgetTable
 from costguard.settings.guard import HookTable, RailsTable
+from costguard.settings.local import LocalTable
 from costguard.settings.model import find_inner_model
 from costguard.settings.notify import NotifyTable, ReportTable, RouteTable
 from costguard.settings.policies import PolicyTable
@@ -35,6 +37,7 @@ HOOK_TEXT = (
     "Hooks: what a step may run. It receives what, whose, why and when (JSON; COSTGUARD_* variables) and runs for at most "
     "`timeout`; the stop after it waits for its end, and for 5 minutes more if it fails, with a message."
 )
+LOCAL_TEXT = "# Hardware of your own, which `costguard quote --on` and `breakeven` cost in power and wear."
 LINE_LENGTH = 128
 HEADER_TEXT = """\
 # Settings of costguard. Every key is optional. A line that starts with `#` without a space is a disabled setting.
@@ -56,6 +59,7 @@ def render_settings_file(manifests: Iterable[ProviderManifest]) -> str:
     parts = [HEADER_TEXT, *("\n" + "\n".join(block) + "\n" for block in blocks)]
     parts += ["\n" + "\n".join(_render_guard()) + "\n"]
     parts += ["\n".join(_render_provider(one)) + "\n" for one in manifests]
+    parts += ["\n".join(("", LOCAL_TEXT, *_render_table(f"providers.{LOCAL}", LocalTable))) + "\n"]
     return "".join(parts)
 
 

@@ -91,6 +91,16 @@ def build_quote_document(
     )
 
 
+def show_named_plans(document: Document, plans: tuple[Subscription, ...], quote: Quote, *, alone: bool) -> Document:
+    """Return the document of `quote` with the subscriptions `plans`, which were named. `alone`: and without machines."""
+    tables = list_plan_tables(plans, quote)
+    if not alone:
+        shown = tuple(table for table in document.tables if table not in tables)
+        return replace(document, tables=(*shown, *tables))
+    hours = f"Hours are those of the fastest machine with this GPU, of any provider; plans as of {plans[0].observed_on}."
+    return replace(document, lead=(_format_title(quote),), tables=tables, notes=(hours,) if tables else (), records=())
+
+
 def _build_template_parts(
     compared: TemplateComparison | None,
 ) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:

@@ -159,18 +159,19 @@ def list_stale_warnings(shown: tuple[QuoteOption, ...]) -> list[str]:
 
 
 def list_plan_tables(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableView, ...]:
-    """Return a table with one row per GPU that some paid plan may provide.
+    """Return a table with one row per GPU that some plan may provide.
 
-    A row has the units that the run needs, and the plans.
+    A row has the units that the run needs of a paid plan, and the plans; free ones last.
     """
     rows = []
     for gpu in dict.fromkeys(p.gpu for p in plans):
-        same = [p for p in plans if p.gpu == gpu and p.units]
-        option = find_plan_option(same[0], quote) if same else None
+        same = sorted((p for p in plans if p.gpu == gpu), key=lambda p: not p.units)
+        option = find_plan_option(same[0], quote)
         if option is None or option.hours is None:
             continue
         needs = same[0].compute_units(option.hours)
-        names = (f"{p.plan} ${p.price.format()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
+        prices = {p: f" ${p.price.format()} for {p.units}" if p.units else "" for p in same}
+        names = (f"{p.plan}{price}, sessions of {p.session_hours:g} h" for p, price in prices.items())
         rows.append(
             (same[0].provider, gpu, format_hours_range(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names))
         )

@@ -48,6 +48,30 @@ def test_without_the_table_nothing_is_ones_own(costguard: Command, market: str, 
     assert {o["provider"] for o in quote(costguard, tmp_path, market, "")} == {"runpod"}
 
 
+def test_local_as_the_provider_is_ones_own_and_nothing_else(costguard: Command, market: str, tmp_path: Path) -> None:
+    settings, asked = write(tmp_path, WHOLE), ("quote", *STATED, "--market", market, "-p", "local")
+    ran = costguard("--config", settings, *asked, "--on", "RTX-4090", "--json")
+    assert [o["provider"] for o in ran.data["options"]] == ["local"]
+    others = costguard("--config", settings, "quote", *STATED, "--market", market, "-p", "runpod", "--on", "RTX-4090", "--json")
+    assert [o["provider"] for o in others.data["options"]] == ["runpod"]
+    costguard("--config", settings, *asked).says("--provider: local is hardware of your own", "--on RTX-4090")
+    bare = costguard("--config", write(tmp_path, ""), *asked, "--on", "RTX-4090")
+    bare.says("--provider: local has no costs", "[providers.local]")
+
+
+def test_a_seller_of_plans_as_the_provider_is_answered_by_its_plans(costguard: Command) -> None:
+    asked = ("quote", "--model", "llama-2-7b", "--method", "qlora", "--tokens", "1M")
+    alone = costguard(*asked, "-p", "colab")
+    assert alone.code == 0, alone.err
+    assert "free, sessions of 12 h" in alone.out
+    assert "Take:" not in alone.out
+    both = costguard(*asked, "-p", "colab,runpod", "--json")
+    assert {o["provider"] for o in both.data["options"]} == {"runpod"}
+    none = costguard("quote", "--model", "llama-3-70b", "--method", "lora", "--tokens", "1M", "-p", "colab")
+    assert none.code == 3
+    assert "no plan of colab can run it" in none.err
+
+
 def test_hardware_with_a_stated_size_is_quoted(costguard: Command, market: str, tmp_path: Path) -> None:
     assert quote(costguard, tmp_path, market, WHOLE, on="4090 48GB")[0]["gpu"] == "RTX-4090-48GB"
 

@@ -238,13 +238,13 @@ def _price_offers(
     candidates = list(shop.find_candidates(place.gpu.name, place.gpu_count))
     yield from (one for one in candidates if isinstance(one, QuoteRefusal))
     offers = [one for one in candidates if not isinstance(one, QuoteRefusal)]
-    if always and shop.own and place.nodes == 1 and not job.serving:
-        own = build_own_offer(shop.own, place.gpu, place.gpu_count, shop.today)
+    if (costs := shop.own if always and place.nodes == 1 and not job.serving else None) is not None:
+        own = build_own_offer(costs, place.gpu, place.gpu_count, shop.today)
         option = build_option(
             timed, own.offer, own.price, duration=timed.duration, storage=None, gb=0, limits=job.limits, notes=own.notes
         )
         yield add_needs(option, job, disk, facts)
-    if not offers and always:
+    if not offers and always and not costs:
         why = "has a recent enough price" if candidates else "has a known price"
         unsold = (f"no selected offer of this hardware {why}", *_list_rack_notes(place, facts))
         unpriced = build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)

@@ -30,7 +30,7 @@ from costguard.services.quote.job_input import (
     read_rental,
     settle_count,
 )
-from costguard.services.quote.market_choice import find_market_file, resolve_limits
+from costguard.services.quote.market_choice import choose_own_costs, find_market_file, resolve_limits, split_plan_sellers
 from costguard.settings import expand_path, get_data_path, read_rows, read_settings
 from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
@@ -71,7 +71,7 @@ def answer_quote(
     """
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services.quote import quote as flow
-    from costguard.views.quote import build_quote_document
+    from costguard.views.quote import build_quote_document, show_named_plans
 
     checks.require_one_of(sort, SORT_KEYS, "--sort")
     if compare is not None:
@@ -91,8 +91,12 @@ def answer_quote(
         families=True,
     )
     request, counts = asked_run.asked, asked_run.counts
+    plans = facts.get_subscriptions() if isinstance(request, Job) else ()
     with asked_run.stated.name_files(), MarketReader(find_market_file(market, config)) as source:
-        request = replace(request, limits=resolve_limits(request.limits, source))
+        limits, named_plans = split_plan_sellers(request.limits, plans)
+        own = choose_own_costs(read_settings(config).local, limits, on_stated=asked_run.hardware is not None)
+        only_plans = bool(named_plans) and limits.providers is None
+        request = replace(request, limits=resolve_limits(limits, source))
         answer = flow.build_quote(
             request,
             market=source,
@@ -100,7 +104,7 @@ def answer_quote(
             on=asked_run.hardware,
             sort=sort,
             counts=counts,
-            own=read_settings(config).local,
+            own=own,
             today=get_today(),
         )
         compared = _compare_with_template(asked_run.stated, request, source, facts)
@@ -108,7 +112,6 @@ def answer_quote(
     answer = replace(answer, warnings=(*answer.warnings, *asked_run.notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
     visible = answer.options[:rows] if advice is None else advice.options
-    plans = facts.get_subscriptions() if isinstance(request, Job) else ()
     document = build_quote_document(
         answer,
         visible,
@@ -118,6 +121,12 @@ def answer_quote(
         words=advice.words if advice is not None else None,
         brief=not (why or every or explain),
     )
+    refusal = _explain_no_option(answer, facts, 1 if counts is None else counts[0], sold)
+    if named_plans:
+        document = show_named_plans(document, named_plans, answer, alone=only_plans)
+        if only_plans and not document.tables:
+            hint = "a GPU that these plans do not have, or more than one; leave out --provider for machines that can run it"
+            refusal = NoAnswerError(f"no plan of {named_plans[0].provider} can run it", hint=f"it needs {hint}")
     if compare is not None:
         from costguard.sizing.splits import compare_splits
         from costguard.views.quote import add_splits
@@ -128,7 +137,7 @@ def answer_quote(
     return CommandAnswer(
         document=document,
         warnings=answer.warnings,
-        refusal=_explain_no_option(answer, facts, 1 if counts is None else counts[0], sold),
+        refusal=refusal,
         value=answer,
     )
 
