@@ -41,6 +41,8 @@ class CostguardError(Exception):
     """Something failed. `str(error)` is for people: one to five lines, no secret, no control characters."""
 
     exit_code = 1
+    excerpt: tuple[str, ...] = ()
+    """What the user wrote and a caret below the place: two lines between the message and its hint; (): none are shown."""
 
     def __init__(self, what: str, *, field: str | None = None, hint: str | None = None) -> None:
         self.what = to_one_line(what)
@@ -49,9 +51,9 @@ class CostguardError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        """`field: what`, then the hint on a line of its own."""
-        first = self.what if self.field is None else f"{self.field}: {self.what}"
-        return first if self.hint is None else f"{first}\nhint: {self.hint}"
+        """`field: what`, the excerpt, then the hint on a line of its own."""
+        lines = [self.what if self.field is None else f"{self.field}: {self.what}", *self.excerpt]
+        return "\n".join(lines if self.hint is None else [*lines, f"hint: {self.hint}"])
 
 
 class InputError(CostguardError):

@@ -49,6 +49,7 @@ from costguard.settings.condition_program import (
     read_fact,
 )
 from costguard.settings.fields import parse_duration
+from costguard.settings.lines import mark_position
 from costguard.values.checks import find_nearest_names, require_one_of
 from costguard.values.money import Money
 from costguard.values.resource import KINDS, STATES, TIERS
@@ -129,6 +130,9 @@ def tokenize_condition(text: str, field: str) -> list[ConditionToken]:
     return tokens
 
 
+POSITION_PATTERN = re.compile(r", character (\d+)$")
+
+
 def format_position(field: str, at: int) -> str:
     """Return the position `at` (from 0) in `field` for error messages, counted from 1."""
     return f"{field}, character {at + 1}"
@@ -198,12 +202,17 @@ def check_condition(text: str, field: str) -> tuple[Program, frozenset[str], fro
     Raise InputError that names `field`, the character, and what to write instead.
     """
     if len(text) > CONDITION_CHARS_MAX:
-        raise InputError(
-            f"has {len(text)} characters", field=field, hint=f"write at most {CONDITION_CHARS_MAX}, or two policies"
-        )
+        most = f"write at most {CONDITION_CHARS_MAX}, or two policies"
+        raise InputError(f"has {len(text)} characters", field=field, hint=most)
     if not text.strip():
         raise InputError("is empty", field=field, hint="""write when = 'state == "idle"'""")
-    return _ConditionParser(text, field).parse()
+    try:
+        return _ConditionParser(text, field).parse()
+    except InputError as error:
+        if match := POSITION_PATTERN.search(error.field or ""):
+            error.excerpt = mark_position(text, int(match[1]) - 1)
+            error.args = (str(error),)
+        raise
 
 
 class _ConditionParser:

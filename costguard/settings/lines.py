@@ -136,3 +136,14 @@ def _find_key(text: str, start: int, key: str) -> int | None:
         if preceding.count("{") - preceding.count("}") == 1:
             return start + match.start()
     return None
+
+
+EXCERPT_BEFORE, EXCERPT_AFTER = 60, 40
+"""Characters that an excerpt shows before and from its place on."""
+
+
+def mark_position(text: str, at: int) -> tuple[str, str]:
+    """Return the part of `text` around the character `at` (from 0), and a line with a caret below it."""
+    start = max(0, at - EXCERPT_BEFORE)
+    part = "".join(c if c.isprintable() else " " for c in text[start : at + EXCERPT_AFTER])
+    return f"  {part.rstrip()}", f"  {' ' * (at - start)}^"

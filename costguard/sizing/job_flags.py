@@ -154,6 +154,18 @@ def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
     return table
 
 
+def read_amounts(table: Mapping[str, object]) -> dict[str, object]:
+    """Return a job's table with the numbers that are written as in flags: `tokens = "1M"`. Other text stays, to be refused."""
+    amounts = {
+        place[0]: parse_number(value, flag)
+        for flag, place in FLAG_PLACES.items()
+        if flag in NUMBER_FLAGS and len(place) == 1
+        for value in [table.get(place[0])]
+        if isinstance(value, str) and len(value) <= LONGEST_NUMBER and NUMBER.fullmatch(value.strip().lower())
+    }
+    return {**table, **amounts}
+
+
 def parse_number(text: str, flag: str) -> int | float:
     """Parse a number such as 50000000, 50_000_000, 50e6, 50M, 1.5B."""
     match = NUMBER.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None

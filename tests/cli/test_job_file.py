@@ -77,6 +77,13 @@ def test_a_job_in_yaml_is_read_as_the_same_job_in_toml(costguard: Command, marke
     assert toml == yaml
 
 
+def test_an_amount_may_be_written_as_in_a_flag(costguard: Command, market: str, folder: Path) -> None:
+    (folder / "own.yaml").write_text('model: gpt2\nmethod: full\ntokens: "1.5M"\n')
+    assert costguard("quote", "jobs/own.yaml", "--market", market, "--json").data["job"]["tokens"] == 1_500_000
+    (folder / "own.toml").write_text('model = "gpt2"\ntokens = "1Q"\n')
+    costguard("quote", "jobs/own.toml").says("own.toml: tokens: must be a whole number, not '1Q' (at line 2)")
+
+
 def test_a_flag_is_no_line_of_the_file_and_wins_over_what_is_wrong_in_it(costguard: Command, folder: Path) -> None:
     (folder / "wrong.toml").write_text('model = "gpt2"\ntokens = -5\n[limits]\nmax_hours = 0\n')
     assert costguard("quote", "jobs/wrong.toml", "--tokens", "5e6", "--max-hours", "2").code == 0

@@ -284,6 +284,8 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         (policy("when = 5", THEN), "policy 1 (p).when: must be text, not 5"),
         (policy("when = 'scheduled_on == false'", THEN), "uses scheduled_on, but the policy has no schedule"),
         (policy("when = 'stat == \"idle\"'", THEN), "policy 1 (p).when, character 1: unknown name 'stat'"),
+        (policy("when = 'stat == \"idle\"'", THEN), "unknown name 'stat'\n  stat == \"idle\"\n  ^\nhint: did you mean state"),
+        (policy("when = 'gpu_util < 0.5 &&  wat'", THEN), "\n  gpu_util < 0.5 &&  wat\n                     ^"),
         ("[[policy]]\narm = 'stop'", "policy 1.name: is missing"),
         (policy(WHEN, THEN) + policy(WHEN, THEN).replace('"p"', '"P"'), "policy 2 (P).name: is also the name of policy 1"),
         (policy(WHEN, 'then = [{ do = "hook", run = "save" }]'), "write a [[hook]] with name"),

@@ -31,6 +31,7 @@ from costguard.sizing.job import (
     read_subtable,
     require_model_name,
 )
+from costguard.sizing.job_flags import read_amounts
 from costguard.sizing.placement import Hardware
 from costguard.sizing.recipe import resolve_framework
 from costguard.values import checks
@@ -147,7 +148,7 @@ def _is_model_name(word: str, facts: ShippedFacts) -> bool:
 
 def _resolve_names(job_input: JobInput, facts: ShippedFacts) -> JobInput:
     """Return the input over its template, with every GPU name made canonical; raise all that is wrong with single values."""
-    table, errors, template = dict(job_input.table), list[InputError](), None
+    table, errors, template = read_amounts(job_input.table), list[InputError](), None
     if "template" in table:
         from costguard.quoting.template import find_template
 

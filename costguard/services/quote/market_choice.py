@@ -14,6 +14,7 @@ from costguard.quoting.own_hardware import LOCAL, OwnCosts
 from costguard.quoting.places import CONTINENTS, expand_region
 from costguard.settings import expand_path, get_cache_path, read_settings
 from costguard.sizing.job import JobLimits
+from costguard.sizing.job_flags import PROVIDER_NAMES
 from costguard.values import checks
 from costguard.values.resource import COMMUNITY, TIERS
 
@@ -37,7 +38,9 @@ def resolve_limits(limits: JobLimits, market: MarketReader) -> JobLimits:
     for field, names in (("limits.providers", limits.providers), ("limits.exclude", limits.exclude)):
         for name in names or ():
             if name not in provider_names and name != LOCAL:
-                near = checks.find_nearest_names(name, provider_names)
+                spellings = {known: known for known in provider_names}
+                spellings |= {other: known for other, known in PROVIDER_NAMES.items() if known in spellings}
+                near = tuple(dict.fromkeys(spellings[one] for one in checks.find_nearest_names(name, spellings)))
                 raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"known: {', '.join(provider_names)}")
     left_out = {*(limits.exclude or ()), *(PRIVATE_HOSTS if limits.secure_only else ())}
     providers, tiers = limits.providers, limits.tiers
