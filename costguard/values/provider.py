@@ -48,6 +48,43 @@ ABILITIES = {
 }
 
 
+SAVING_KINDS = {
+    "stop": "stop",
+    "deallocate": "stop",
+    "archive": "stop",
+    "suspend": "stop",
+    "scale": "stop",
+    "terminate": "terminate",
+    "none": "",
+}
+"""What ends the compute rate of a machine at its provider -> as which act it counts for arming; "": nothing does.
+
+deallocate: a machine that is merely powered off bills on. archive: it leaves its host. scale: its workload or pool shrinks.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingAct:
+    """What ends the compute rate of a provider's machines. `kind`: of SAVING_KINDS.
+
+    `bills_on`: what still bills afterwards. `loses`: what a machine may lose by it for good; what one does lose is its
+    `Handling.stop_loses` or `terminate_loses`.
+    """
+
+    kind: str
+    bills_on: tuple[str, ...] = ()
+    loses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the kind."""
+        require_one_of(self.kind, SAVING_KINDS, "saving_act.kind")
+
+    @property
+    def counts_as(self) -> str:
+        """Return the act as which a policy arms it: stop or terminate; "" if there is none."""
+        return SAVING_KINDS[self.kind]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSetting:
     """One key of `[providers.NAME]`. `kind`: text, texts, flag, whole or tables; `inner`: the keys of each table."""
@@ -122,7 +159,8 @@ class ProviderManifest:
     of such measurements; 0 if each listing contains one. `seller`: its names in exports; None: its `name`. `measures`: families
     of signals that it measures without costguard's agent (of `SIGNAL_FAMILIES`), with nothing installed on the machine.
     `names_owners`: its machines have labels, or it reports who started them; False: on an account shared by several people, the
-    owner of a machine is unknown. `machine`: how its machines are detected from inside; None: they are not.
+    owner of a machine is unknown. `machine`: how its machines are detected from inside; None: they are not. `saving_act`: what
+    ends the compute rate; the act `stop` of a provider does that and nothing weaker.
     """
 
     name: str
@@ -138,6 +176,7 @@ class ProviderManifest:
     names_owners: bool = True
     seller: Seller | None = None
     machine: MachineTraits | None = None
+    saving_act: SavingAct = SavingAct(kind="none")
     not_seen: tuple[str, ...] = field(default=())
     """What of its bill no listing shows, a sentence each (SageMaker, serverless workers)."""
 

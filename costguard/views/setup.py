@@ -298,7 +298,7 @@ def build_providers_document(installed: Sequence[InstalledProvider], broken: Map
         data=data,
         records=tuple(_build_provider_record(one) for one in installed),
         lead=tuple(f"WARNING: {warning}" for warning in warnings),
-        tables=(_build_ability_table(installed), _build_detail_table(installed)),
+        tables=(_build_ability_table(installed), _build_saving_table(installed), _build_detail_table(installed)),
         notes=tuple(f"Not visible: {sentence}." for one in installed for sentence in _list_unseen_kinds(one.manifest)),
     )
 
@@ -314,6 +314,12 @@ def _build_provider_data(one: InstalledProvider) -> Mapping[str, object]:
         "credentials": list(manifest.credentials),
         "key_at": manifest.key_at or None,
         "abilities": dict(manifest.abilities),
+        "saving_act": {
+            "kind": manifest.saving_act.kind,
+            "counts_as": manifest.saving_act.counts_as or None,
+            "bills_on": list(manifest.saving_act.bills_on),
+            "loses": list(manifest.saving_act.loses),
+        },
         "not_seen": list(manifest.not_seen),
         "settings": [{"name": setting.name, "kind": setting.kind, "told": setting.told} for setting in manifest.settings],
     }
@@ -343,6 +349,13 @@ def _build_ability_table(installed: Sequence[InstalledProvider]) -> TableView:
     fits = {name: ColumnFit(heading=short) for name, short in SHORT_ABILITIES.items()}
     columns = ("provider", "configured", "SDK", *ABILITIES)
     return TableView(title="", columns=columns, rows=rows, short={"SDK": sdk}, fits=fits)
+
+
+def _build_saving_table(installed: Sequence[InstalledProvider]) -> TableView:
+    acts = tuple((one.manifest.name, one.manifest.saving_act) for one in installed)
+    rows = tuple((name, act.kind, ", ".join(act.bills_on) or "-", ", ".join(act.loses) or "-") for name, act in acts)
+    columns = ("provider", "act", "what bills on", "what may be lost")
+    return TableView(title="What ends the compute rate", columns=columns, rows=rows)
 
 
 def _build_detail_table(installed: Sequence[InstalledProvider]) -> TableView:

@@ -21,6 +21,7 @@ from costguard.values.provider import (
     MachineTraits,
     ProviderManifest,
     ProviderSetting,
+    SavingAct,
     Seller,
     check_provider_table,
 )
@@ -55,6 +56,11 @@ MANIFEST = ProviderManifest(
         "AWS_PROFILE, and ~/.aws/config (roles, SSO, processes)",
         "~/.aws/credentials",
         "the role of this machine (ECS, EKS, EC2)",
+    ),
+    saving_act=SavingAct(
+        kind="stop",
+        bills_on=("EBS volumes", "Elastic IP addresses"),
+        loses=("the disks inside the host", "memory", "a public address that is not an Elastic IP"),
     ),
     abilities={
         "list": "EC2 in every enabled region: on-demand, spot, reserved capacity",

@@ -16,6 +16,7 @@ from costguard.values.provider import (
     MachineTraits,
     ProviderManifest,
     ProviderSetting,
+    SavingAct,
     Seller,
     check_provider_table,
 )
@@ -43,6 +44,11 @@ MANIFEST = ProviderManifest(
         "GOOGLE_APPLICATION_CREDENTIALS",
         "~/.config/gcloud/application_default_credentials.json",
         "the machine's metadata server",
+    ),
+    saving_act=SavingAct(
+        kind="stop",
+        bills_on=("persistent disks and Hyperdisk", "static addresses"),
+        loses=("local SSD", "memory", "an ephemeral public address"),
     ),
     abilities={
         "list": "every zone of each project; prices from the Billing Catalog, without discounts",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.values.provider import TABLES_SETTING, WHOLE_SETTING, ProviderManifest, ProviderSetting, Seller
+from costguard.values.provider import TABLES_SETTING, WHOLE_SETTING, ProviderManifest, ProviderSetting, SavingAct, Seller
 
 if TYPE_CHECKING:
     from costguard.bills.bill_files import BillFiles
@@ -32,6 +32,7 @@ MANIFEST = ProviderManifest(
     title="Lambda Cloud",
     seller=Seller(name="Lambda", account="Lambda account", compute="Lambda On-Demand Cloud", storage="Lambda Storage"),
     credentials=("LAMBDA_API_KEY", "the file named by LAMBDA_API_KEY_FILE", "~/.lambda_cloud/lambda_keys"),
+    saving_act=SavingAct(kind="terminate", bills_on=("filesystems",), loses=("the whole machine with its disk",)),
     abilities={
         "list": "every instance of the account, in one call; launch times from the audit log",
         "volumes": "filesystems, by the bytes that they hold",

@@ -18,6 +18,7 @@ from costguard.values.provider import (
     MachineTraits,
     ProviderManifest,
     ProviderSetting,
+    SavingAct,
     Seller,
 )
 
@@ -41,6 +42,11 @@ MANIFEST = ProviderManifest(
     # SIGTERM comes five seconds before the end of a spot pod (runpod.md, 2026-11).
     machine=MachineTraits(variables=("RUNPOD_POD_ID",), sigterm_grace=timedelta(seconds=5)),
     credentials=("key_env or key_file of the settings", "RUNPOD_API_KEY", "RUNPOD_API_KEY_FILE", "~/.runpod/config.toml"),
+    saving_act=SavingAct(
+        kind="stop",
+        bills_on=("the volume disk", "network volumes"),
+        loses=("the container disk", "memory", "its GPU, which others may rent"),
+    ),
     abilities={
         "list": "REST v2: pods, members of clusters, network volumes; no serverless workers",
         "volumes": "container, volume and network disks; of high-performance volumes the price is a range",

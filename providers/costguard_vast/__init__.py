@@ -17,6 +17,7 @@ from costguard.values.provider import (
     MachineTraits,
     ProviderManifest,
     ProviderSetting,
+    SavingAct,
     Seller,
 )
 
@@ -46,6 +47,9 @@ MANIFEST = ProviderManifest(
         "VAST_API_KEY",
         "$XDG_CONFIG_HOME/vastai/vast_api_key (~/.config/vastai/vast_api_key)",
         "~/.vast_api_key",
+    ),
+    saving_act=SavingAct(
+        kind="stop", bills_on=("the instance's disk", "volumes"), loses=("memory", "its GPU, which others may rent")
     ),
     abilities={
         "list": "GET /api/v1/instances/, 25 a page, one call a page and at most one a second",

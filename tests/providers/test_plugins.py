@@ -141,6 +141,14 @@ def test_no_sdk_and_no_network_is_imported_for_the_manifests() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+def test_what_ends_the_compute_rate_is_an_act_that_the_provider_has() -> None:
+    for name, one in plugins.load_providers().found.items():
+        acts = {act for act in ("stop", "terminate") if act in one.manifest.abilities}
+        saves = one.manifest.saving_act.counts_as
+        assert saves == ("stop" if "stop" in acts else "terminate" if acts else ""), name
+        assert bool(one.manifest.saving_act.bills_on) == bool(saves), name
+
+
 def test_an_extra_that_is_not_installed_is_seen_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = ProviderManifest(name="x", title="X", credentials=(), abilities={}, extra="aws")
     assert plugins.find_missing_packages(exact) == ()
