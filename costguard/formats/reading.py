@@ -74,6 +74,19 @@ class StepPlan:
         counts = {"accumulation": self.accumulation, "sequences a step": self.global_sequences, "steps": self.steps}
         return [f"{name} {value}" for name, value in counts.items() if value is not None]
 
+    def explain_contradiction(self, micro_batch: int, ranks: int) -> str:
+        """Return why the sequences of a step are not those of `ranks` data-parallel GPUs; "" if they are, or are not stated."""
+        if self.global_sequences is None or self.accumulation is None:
+            return ""
+        each = micro_batch * self.accumulation
+        if self.global_sequences == each * ranks:
+            return ""
+        parts = f"micro_batch {micro_batch} x accumulation {self.accumulation}"
+        whole = self.global_sequences % each == 0
+        needs = f"needs {self.global_sequences // each} GPUs, not {ranks}" if whole else "is no multiple of that"
+        step = f"a step of {self.global_sequences} sequences with {parts}"
+        return f"the config contradicts itself on this hardware: {step} {needs}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigReading:

@@ -159,7 +159,7 @@ def read_amounts(table: Mapping[str, object]) -> dict[str, object]:
     amounts = {
         place[0]: parse_number(value, flag)
         for flag, place in FLAG_PLACES.items()
-        if flag in NUMBER_FLAGS and len(place) == 1
+        if flag in NUMBER_FLAGS - {"params"} and len(place) == 1  # params stands in the place of the model
         for value in [table.get(place[0])]
         if isinstance(value, str) and len(value) <= LONGEST_NUMBER and NUMBER.fullmatch(value.strip().lower())
     }

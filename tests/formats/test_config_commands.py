@@ -159,3 +159,14 @@ def test_what_a_script_computes_is_named_and_has_no_default(costguard: Command, 
     assert "model_name_or_path (computed when it runs)" in ran.out
     assert "per_device_train_batch_size (computed when it runs)" in ran.out
     assert "micro_batch 8" not in ran.out
+
+
+def test_a_batch_that_needs_other_gpus_than_those_stated_is_said(costguard: Command, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(
+        '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4,'
+        ' "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'
+    )
+    asked = ("quote", "ds.json", "--model", "gpt2", "--method", "full", "--tokens", "1M", "--why", "--on")
+    wrong, right = costguard(*asked, "A100:4"), costguard(*asked, "A100:2")
+    assert "a step of 32 sequences with micro_batch 4 x accumulation 4 needs 2 GPUs, not 4" in wrong.out
+    assert "contradicts" not in right.out

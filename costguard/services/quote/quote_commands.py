@@ -184,6 +184,11 @@ def read_asked(
             or apply_calibration(read_asked_job(job_input, facts, strict=strict), calibration, config)
         )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
+    if isinstance(request, Job) and hardware is not None and job_input.config is not None:
+        model_ranks = request.parallel.model_ranks if request.parallel else 1
+        ranks = max(1, hardware.gpu_count * hardware.nodes // model_ranks)
+        doubt = job_input.config.plan.explain_contradiction(request.recipe.micro_batch, ranks)
+        notes = (*notes, doubt) if doubt else notes
     return AskedRun(asked=request, hardware=hardware, counts=counts, stated=job_input, notes=(*job_input.notes, *notes))
 
 
