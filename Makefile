@@ -66,11 +66,14 @@ sbom: .venv/.supply
 	@echo ".proof/sbom.json: $$(grep -c '"purl"' .proof/sbom.json) packages"
 
 # What `make test` leaves out (tests/campaign.py): tests and cases marked `proof`, and hypothesis with all its examples.
+# PART=1/3 plays a third of it.
 campaigns: .venv/.dev
-	$(call play,proof or hypothesis,COSTGUARD_EXAMPLES=full)
+	$(call play,proof or hypothesis,COSTGUARD_EXAMPLES=full $(if $(PART),COSTGUARD_PART=$(PART)))
 
 # Each of the four has stretches in which one process works: two at a time keep two cores busy to the end.
 FLEETS ?= 72
+KILLS_EACH ?= 2520
+CUTS ?= 30000
 proof: campaigns
 	@$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) bugs fleets deaths cuts
 	@$(MAKE) fuzz SEED=ci # the same inputs each time: a change is not refused for what another seed would find
@@ -83,10 +86,10 @@ fleets: .venv/.dev
 	@$(BIN)/python -m tests.simulation campaign --kind books --worlds $(FLEETS) --from 5000 --chunk 2 --log .proof/fleets.jsonl
 
 deaths: .venv/.dev
-	@$(BIN)/python -m tests.crashes --story acting --story recording --kills 2520
+	@$(BIN)/python -m tests.crashes --story acting --story recording --kills $(KILLS_EACH)
 
 cuts: .venv/.dev
-	@COSTGUARD_CUTS=30000 COSTGUARD_CONTROL_CUTS=100 $(BIN)/python -m tests.disks cuts
+	@COSTGUARD_CUTS=$(CUTS) COSTGUARD_CONTROL_CUTS=100 $(BIN)/python -m tests.disks cuts
 
 bugs: .venv/.dev
 	@$(BIN)/python -m tests.seeded --rotate 10 --own

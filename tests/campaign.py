@@ -4,17 +4,22 @@
 examples. `pytest` without `-m` runs all tests. A campaign is marked `@pytest.mark.proof`. Of a test of many cases,
 `@pytest.mark.sampled(3)` leaves one case of three to the quick suite: those whose places in their lists of parameters add up
 to a multiple of 3 (and `first`). Of adapters times cases, each adapter and each case is so tried, but not each with each.
+
+COSTGUARD_PART=1/3 (2/3, 3/3) leaves of a campaign the tests whose names fall to this part. CI plays the part that the commit's
+hash chooses: the same each time for one commit, all of them within a few commits.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 FULL = os.environ.get("COSTGUARD_EXAMPLES") == "full"
+PART = os.environ.get("COSTGUARD_PART", "")
 SHARE, EXAMPLES_MIN = 5, 4
 
 
@@ -27,6 +32,12 @@ def mark_campaigns(items: Iterable[pytest.Item]) -> None:
         for mark in item.iter_markers("sampled"):
             if not is_in_sample(case_places(item), *mark.args, **mark.kwargs):
                 item.add_marker(pytest.mark.proof)
+
+
+def is_in_part(name: str, part: str) -> bool:
+    """Whether the test `name` falls to `part`, `2/3`: by a sum of its name, so that it stays where it is when others come."""
+    number, _, parts = part.partition("/")
+    return zlib.crc32(name.encode()) % int(parts) + 1 == int(number)
 
 
 def is_in_sample(places: Iterable[int], every: int, first: int = 0) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from costguard.cli import run_cli
 from costguard.services.quote import quote_commands
 from tests import shop
-from tests.campaign import examples, mark_campaigns
+from tests.campaign import PART, examples, is_in_part, mark_campaigns
 
 hypothesis.settings.register_profile("house", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("house")
@@ -86,6 +86,8 @@ SLOW = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow ones begin: workers share what is left, and the last one must not be left with a minute of work."""
     mark_campaigns(items)  # before pytest looks at `-m`
+    if PART:
+        items[:] = [item for item in items if is_in_part(item.nodeid, PART)]
     items.sort(key=lambda item: not item.nodeid.startswith(SLOW))
 
 

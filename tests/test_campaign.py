@@ -36,3 +36,11 @@ def test_names_that_are_given_values_together_stand_at_one_place(
 ) -> None:
     assert sorted(campaign.case_places(request.node)) == sorted(["ab".index(letter), number])
     assert word == {"a": "one", "b": "two"}[letter]
+
+
+def test_the_parts_of_a_campaign_are_all_of_it_and_none_twice() -> None:
+    names = [f"tests/a/test_b.py::test_c[{number}]" for number in range(300)]
+    parts = [{name for name in names if campaign.is_in_part(name, f"{number}/3")} for number in (1, 2, 3)]
+    assert set.union(*parts) == set(names)
+    assert sum(map(len, parts)) == len(names)
+    assert min(map(len, parts)) > 60

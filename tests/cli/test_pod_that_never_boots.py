@@ -53,7 +53,11 @@ def five(tmp_path: Path) -> Iterator[Five]:
         yield five
 
 
-@pytest.mark.parametrize(("cap", "stops"), [("5", {"runpod": 1}), ("500", {})], ids=["over the cap", "within it"])
+@pytest.mark.parametrize(
+    ("cap", "stops"),
+    [pytest.param("5", {"runpod": 1}, marks=pytest.mark.proof), ("500", {})],
+    ids=["over the cap", "within it"],
+)
 def test_a_hard_cap_stops_a_pod_that_never_boots(five: Five, cap: str, stops: dict[str, int]) -> None:
     with ExitStack() as stack:
         before = Before(five, five.write(SETTINGS.replace("CAP", cap)), datetime.now(UTC) - 40 * MINUTE, 10 * MINUTE, stack)
