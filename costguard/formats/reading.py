@@ -82,8 +82,8 @@ class StepPlan:
         if self.global_sequences == each * ranks:
             return ""
         parts = f"micro_batch {micro_batch} x accumulation {self.accumulation}"
-        whole = self.global_sequences % each == 0
-        needs = f"needs {self.global_sequences // each} GPUs, not {ranks}" if whole else "is no multiple of that"
+        is_multiple = self.global_sequences % each == 0
+        needs = f"needs {self.global_sequences // each} GPUs, not {ranks}" if is_multiple else "is no multiple of that"
         step = f"a step of {self.global_sequences} sequences with {parts}"
         return f"the config contradicts itself on this hardware: {step} {needs}"
 

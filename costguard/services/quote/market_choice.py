@@ -38,8 +38,8 @@ def resolve_limits(limits: JobLimits, market: MarketReader) -> JobLimits:
     for field, names in (("limits.providers", limits.providers), ("limits.exclude", limits.exclude)):
         for name in names or ():
             if name not in provider_names and name != LOCAL:
-                spellings = {known: known for known in provider_names}
-                spellings |= {other: known for other, known in PROVIDER_NAMES.items() if known in spellings}
+                spellings = {one: one for one in provider_names}
+                spellings |= {other: one for other, one in PROVIDER_NAMES.items() if one in spellings}
                 near = tuple(dict.fromkeys(spellings[one] for one in checks.find_nearest_names(name, spellings)))
                 raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"known: {', '.join(provider_names)}")
     left_out = {*(limits.exclude or ()), *(PRIVATE_HOSTS if limits.secure_only else ())}
