@@ -78,6 +78,11 @@ def find_list_price(source: str) -> Decimal | None:
     return Decimal(prices[-1]) if prices else None
 
 
+def is_agreed_alone(source: str) -> bool:
+    """Return whether an agreement states a price and the provider does not: what it lists was unknown, or an estimate."""
+    return find_price_basis(source) == AGREED and ("; list unknown: " in source or f": {ESTIMATED}, " in source)
+
+
 def is_stated_by_bills(source: str) -> bool:
     """Return whether a bill says which price of its range a time had: one that was learned, or falls with the month's use."""
     return find_price_basis(source) == LEARNED or SUSTAINED in source

@@ -45,6 +45,7 @@ from costguard.metering.observation import (
     Estimate,
     Observation,
     Price,
+    is_agreed_alone,
 )
 from costguard.metering.scope_state import KnownResource, ScopeState
 from costguard.quoting.machine_rates import NO_FACTORS, OTHER_REGION_FACTOR, MachineRates, RatedPrice
@@ -216,7 +217,7 @@ def _get_stated_price(observation: Observation, on: date) -> _StatedPrice | None
     price = observation.prices[-1] if observation.prices else None
     if observation.kind != INSTANCE or not observation.instance_type or price is None or price.rate is None:
         return None
-    if price.estimate is not None or price.surcharged:
+    if price.estimate is not None or price.surcharged or is_agreed_alone(price.source):
         return None
     return _StatedPrice(price.rate, price.source, on)
 
@@ -271,7 +272,7 @@ class _Climb:
         """Return what this machine cost when its price was last stated, if its type and tier are the same."""
         resource = state.resources.get(observation.key)
         price = resource.observation.prices[-1] if resource is not None and resource.observation.prices else None
-        if resource is None or price is None or price.rate is None:
+        if resource is None or price is None or price.rate is None or is_agreed_alone(price.source):
             return None
         if _get_type_key(resource.observation) != _get_type_key(observation):
             return None

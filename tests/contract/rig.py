@@ -53,7 +53,7 @@ class Rig(ABC):
     stops: ClassVar[str | None]
     """Of the request that stops one instance; None: the cloud cannot."""
     terminates: ClassVar[str]
-    """Of the request that ends one."""
+    """Of the request that ends one; "": the cloud cannot."""
     starts: ClassVar[str | None] = None
     """Of the request that starts a stopped one; None: the cloud cannot."""
     one: ClassVar[str]
