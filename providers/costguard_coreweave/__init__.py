@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.values.provider import CONTAINERS, TABLES_SETTING, WHOLE_SETTING, ProviderManifest, ProviderSetting, Seller
+from costguard.values.provider import (
+    CONTAINERS,
+    TABLES_SETTING,
+    WHOLE_SETTING,
+    ProviderManifest,
+    ProviderSetting,
+    SavingAct,
+    Seller,
+)
 
 if TYPE_CHECKING:
     from costguard.providers.ports import InstanceSource
@@ -31,6 +39,7 @@ MANIFEST = ProviderManifest(
         runs=CONTAINERS,
     ),
     credentials=("COREWEAVE_API_TOKEN", "the file named by COREWEAVE_API_TOKEN_FILE"),
+    saving_act=SavingAct(kind="none"),
     abilities={
         "list": "every node of every cluster of the organization; a cluster is a scope",
         "permissions": "by listing clusters, nodes and node pools",

@@ -175,7 +175,7 @@ PER_S, BURST = 10.0, 20
 """Requests a second, an assumption: CoreWeave publishes no limit (2026-11), and a poll makes two a cluster."""
 ADVICE = {
     CredentialsError: "make a token at https://console.coreweave.com/tokens and set COREWEAVE_API_TOKEN",
-    ForbiddenError: "give the token's user the rights of config/kubernetes/coreweave-reader.yaml in this cluster",
+    ForbiddenError: "give the token's user the rights of config/iam/kubernetes-reader.yaml in this cluster",
     UnreachableError: "the API server of a private cluster answers only inside its VPC; see https://status.coreweave.com",
 }
 

@@ -28,7 +28,7 @@ SKEW_S = 30.0
 MOST_CLUSTERS = 5
 """Clusters that are examined, so that an examination ends soon."""
 NEW_KEY = "make a token at https://console.coreweave.com/tokens, then: export COREWEAVE_API_TOKEN=..."
-RIGHTS = "kubectl apply -f config/kubernetes/coreweave-reader.yaml in this cluster, with the token's user in it"
+RIGHTS = "kubectl apply -f config/iam/kubernetes-reader.yaml in this cluster, with the token's user in it"
 LIST_CLUSTERS = f"{PERMISSION_CHECK}: list clusters"
 
 
