@@ -183,6 +183,7 @@ BUDGETS = {
     "costguard/web": 3440,
     "integrations": 1408,
     "providers/costguard_aws": 4633,
+    "providers/costguard_coreweave": 685,
     "providers/costguard_gcp": 3881,
     "providers/costguard_lambda": 1490,
     "providers/costguard_public": 2250,
