@@ -167,7 +167,13 @@ def test_a_day_of_nodes_is_charged_by_the_agreement_and_holds_the_truth_at_each_
         node("u-5", zero + 12 * HOUR_US, pool="spare"),
     ]
     rig.fake.unready["u-2"] = (zero + 6 * HOUR_US, zero + 8 * HOUR_US)
-    hours = {"u-1": [(0, 24)], "u-2": [(0, 6), (8, 24)], "u-3": [(9 + Fraction(1, 3), 24)], "u-4": [(0, 12)], "u-5": [(12, 24)]}
+    hours: dict[str, list[tuple[Fraction | int, int]]] = {
+        "u-1": [(0, 24)],
+        "u-2": [(0, 6), (8, 24)],
+        "u-3": [(9 + Fraction(1, 3), 24)],
+        "u-4": [(0, 12)],
+        "u-5": [(12, 24)],
+    }
     rules = ShippedFacts().get_billing_rules()
     ladder = PriceLadder(drift={}, agree=lambda one, at, known: apply_agreements([CONTRACT], one, at, known))
     url = f"sqlite:///{tmp_path}/ledger.db"
@@ -204,8 +210,8 @@ def test_without_an_agreement_the_list_price_of_the_gpus_is_what_is_expected(rig
         LedgerWriter(url, rules=rules, ceilings=most, ladder=open_price_ladder(settings, most)) as ledger,
     ):
         (scope,) = poll_sources([source], ledger, rig.clock).accrued
-    (row,) = [one for one in scope.logged if one.observation]
-    price = row.observation.prices[-1]
+    (observation,) = [one.observation for one in scope.logged if one.observation]
+    price = observation.prices[-1]
     assert price.rate is not None
     assert price.estimate is not None
     assert price.rate.nano_per_hour == 49_240_000_000
