@@ -167,12 +167,12 @@ def test_a_day_of_nodes_is_charged_by_the_agreement_and_holds_the_truth_at_each_
         node("u-5", zero + 12 * HOUR_US, pool="spare"),
     ]
     rig.fake.unready["u-2"] = (zero + 6 * HOUR_US, zero + 8 * HOUR_US)
-    hours: dict[str, list[tuple[Fraction | int, int]]] = {
-        "u-1": [(0, 24)],
-        "u-2": [(0, 6), (8, 24)],
-        "u-3": [(9 + Fraction(1, 3), 24)],
-        "u-4": [(0, 12)],
-        "u-5": [(12, 24)],
+    hours: dict[str, list[tuple[Fraction, int]]] = {
+        "u-1": [(Fraction(0), 24)],
+        "u-2": [(Fraction(0), 6), (Fraction(8), 24)],
+        "u-3": [(Fraction(28, 3), 24)],
+        "u-4": [(Fraction(0), 12)],
+        "u-5": [(Fraction(12), 24)],
     }
     rules = ShippedFacts().get_billing_rules()
     ladder = PriceLadder(drift={}, agree=lambda one, at, known: apply_agreements([CONTRACT], one, at, known))
@@ -187,7 +187,7 @@ def test_a_day_of_nodes_is_charged_by_the_agreement_and_holds_the_truth_at_each_
                 spent = {one.key.id: one.money for one in books.spent(rig.clock.at)}
             for id_, money in spent.items():
                 now = Fraction(step, 4)
-                run = sum((min(now, end) - begin for begin, end in hours[id_] if begin < now), Fraction(0))
+                run = sum((min(now, Fraction(end)) - begin for begin, end in hours[id_] if begin < now), Fraction(0))
                 truth = run * RATE.nano_per_hour
                 assert money.low.nano <= truth <= money.high.nano, (step, id_, money, truth)
     assert set(spent) == set(hours)
