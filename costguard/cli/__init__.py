@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -90,13 +91,14 @@ COMMANDS = {name: summary for group in COMMAND_GROUPS.values() for name, summary
 OTHER_NAMES = {
     **dict.fromkeys(("ls", "list", "ps", "top", "machines", "instances"), "status"),
     **dict.fromkeys(("bill", "cost", "costs", "spend", "spending"), "report"),
-    **dict.fromkeys(("config", "configure", "setup", "login"), "init"),
+    **dict.fromkeys(("configure", "setup", "login"), "init"),
     **dict.fromkeys(("check", "test"), "doctor"),
     **dict.fromkeys(("down", "halt", "shutdown"), "stop"),
     **dict.fromkeys(("delete", "destroy", "kill", "rm"), "terminate"),
     **dict.fromkeys(("estimate", "price"), "quote"),
     **dict.fromkeys(("daemon", "guard", "monitor"), "watch"),
     "budget": "status",
+    "config": "settings",
     "lease": "keep",
     "version": "--version",
 }
@@ -109,6 +111,10 @@ COMPLETION_VARIABLE = "_COSTGUARD_COMPLETE"
 """Where typer's script of a shell says what it wants."""
 GARBAGE_LOOKED_FOR_EVERY = 20_000
 """New objects. Modules and classes stay: at Python's own 700 a fifth of a status's time was looking for cycles among them."""
+EXTRA_UNIT_PATTERN = re.compile(r"unexpected extra argument\(s\) \((?:h|d|w|m|min|minutes?|hours?|days?|weeks?)\b")
+"""What is said of `--for 4 hours`."""
+SHORT_OPTIONS = {"--model": "-m", "--provider": "-p", "--output": "-o"}
+"""Options that can be typed as one letter (`options`): an error names what was typed."""
 LONGEST_SHOWN = 300
 """Characters of a message that may quote what somebody typed."""
 
@@ -259,7 +265,7 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
         code = _invoke(arguments)
         sys.stdout.flush()
     except CostguardError as error:
-        return _print_error(str(error), error.exit_code, json_log=json_log, debug=debug)
+        return _print_error(_name_typed_option(str(error), own_arguments), error.exit_code, json_log=json_log, debug=debug)
     except TyperException as error:
         message = shorten(to_one_line(error.format_message()), LONGEST_SHOWN) + _build_help_hint(error)
         return _print_error(message, InputError.exit_code, json_log=json_log)
@@ -316,11 +322,22 @@ def _print_unexpected(error: Exception, *, json_log: bool, debug: bool) -> int:
 
 
 def _build_help_hint(error: TyperException) -> str:
-    """Return a hint: the help to read."""
+    """Return a hint: the help to read, and for words that no argument takes what may have separated them."""
     context = getattr(error, "ctx", None)
     if context is None or context.parent is None:
         return "\nhint: see costguard --help"
-    return f"\nhint: see {context.command_path} --help"
+    is_unit = EXTRA_UNIT_PATTERN.search(error.format_message())
+    together = "write a time without a space, such as 4h; " if is_unit else ""
+    return f"\nhint: {together}see {context.command_path} --help"
+
+
+def _name_typed_option(message: str, arguments: list[str]) -> str:
+    """Return `message` with the short option that was typed where it begins with the long one: `-p: unknown provider`."""
+    long = message.partition(":")[0]
+    short = SHORT_OPTIONS.get(long)
+    is_typed = any(one == short or (short and one.startswith(short) and not one.startswith("--")) for one in arguments)
+    is_long = any(one == long or one.startswith(f"{long}=") for one in arguments)
+    return f"{short}{message.removeprefix(long)}" if short and is_typed and not is_long else message
 
 
 def _print_error(message: str, code: int, *, json_log: bool, debug: bool = False) -> int:

@@ -17,7 +17,7 @@ from costguard.services.serving.agent_gateway import AgentGateway
 from costguard.services.serving.web_backend import WebServices
 from costguard.web import routes
 from costguard.web.metrics import build_metrics_router
-from costguard.web.middleware import build_refusal
+from costguard.web.middleware import build_refusal, is_for_browser
 from costguard.web.pages import build_page_router
 from costguard.web.routes.admissions import build_admission_router
 from costguard.web.watchdog_client import WatchdogClient
@@ -50,30 +50,31 @@ def build_application(
         app.include_router(build_metrics_router(parts.reader, parts.metrics))
 
     @app.exception_handler(MessageRefusedError)
-    async def refused(_: Request, error: MessageRefusedError) -> Response:
-        return _build_response(error)
+    async def refused(request: Request, error: MessageRefusedError) -> Response:
+        return _build_response(request, error)
 
     @app.exception_handler(HTTPException)
-    async def unknown(_: Request, error: HTTPException) -> Response:
-        response = _build_response(MessageRefusedError(BY_STATUS.get(error.status_code, MALFORMED)))
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        response = _build_response(request, MessageRefusedError(BY_STATUS.get(error.status_code, MALFORMED)))
         for name, value in (error.headers or {}).items():
             response.headers[name] = value
         return response
 
     @app.exception_handler(LedgerError)
-    async def unwritable(_: Request, __: LedgerError) -> Response:
-        return _build_response(MessageRefusedError(UNWRITABLE, wait_s=5))
+    async def unwritable(request: Request, _: LedgerError) -> Response:
+        return _build_response(request, MessageRefusedError(UNWRITABLE, wait_s=5))
 
     @app.exception_handler(Exception)
-    async def broke(_: Request, __: Exception) -> Response:
-        return _build_response(MessageRefusedError(BROKEN))  # the door logs what it was
+    async def broke(request: Request, _: Exception) -> Response:
+        return _build_response(request, MessageRefusedError(BROKEN))  # the door logs what it was
 
     app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to say it
     return app
 
 
-def _build_response(error: MessageRefusedError) -> Response:
-    status, headers, body = build_refusal(error)
+def _build_response(request: Request, error: MessageRefusedError) -> Response:
+    is_page = is_for_browser(request.url.path, request.headers.get("accept", ""))
+    status, headers, body = build_refusal(error, is_page=is_page)
     return Response(body, status_code=status, headers=headers)
 
 

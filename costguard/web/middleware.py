@@ -5,8 +5,8 @@
 A form is accepted outside `/v1` only, where pages are. An event stream may last as long as its reader stays. A header that the
 response has already, such as a page's Content-Security-Policy, is left as it is.
 
-A body is read completely here, so that routes get one that is small and complete. A refusal is one sentence of JSON; an
-internal error is logged with its name, and the client learns only that there was one.
+A body is read completely here, so that routes get one that is small and complete. A refusal is one sentence: JSON, or outside
+`/v1` a page for a browser. An internal error is logged with its name, and the client learns only that there was one.
 
 Rate limits use a token bucket for each client, which fills with time. No request waits: a refusal states when to try again.
 """
@@ -20,8 +20,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from html import escape
+from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from costguard_agent.protocol import BODY_MOST, JOIN_PATH
 
@@ -69,6 +71,19 @@ HEADERS = (
 )
 
 
+ERROR_PAGE_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+ERROR_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>{title} - costguard</title>
+<link rel="icon" href="/static/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="/static/page.css"></head>
+<body><header class="top"><a class="mark" href="/">costguard</a></header>
+<main id="main"><h1>{title}</h1><p class="lead">{says}</p>
+<p class="alone"><a class="button" href="/">Go to the first page</a></p></main>
+</body></html>
+"""
+"""The page of a refusal: no template, because it is sent before any route, and where there are no pages."""
 IPV6_SITE_BITS = 64
 """RFC 6177: a site has at least this prefix, so that its host part can be chosen freely."""
 LOOPBACK = "loopback"
@@ -103,7 +118,7 @@ class PeerFilter:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] == "http" and not self.may(scope.get("client")):
-            await _send_refusal(send, MessageRefusedError(NOT_ALLOWED, "this address is served only through its proxy"))
+            await _send_refusal(scope, send, MessageRefusedError(NOT_ALLOWED, "this address is served only through its proxy"))
             return
         await self._app(scope, receive, send)
 
@@ -149,13 +164,14 @@ class RequestMiddleware:
             async with asyncio.timeout(WHOLE_S) as limit:
                 await self._pass(scope, receive, sending, who)
         except MessageRefusedError as refused:
-            await _send_refusal(sending, refused)
+            await _send_refusal(scope, sending, refused)
         except MemoryError:
             end_without_memory()
         except Exception as error:  # noqa: BLE001 - the last net: nobody outside sees what broke
             self._log.error("web_broke", error=f"{type(error).__name__}: {error}", path=_hide_secret(scope["path"])[:200])
             if not begun:
-                await _send_refusal(sending, MessageRefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
+                name = TOO_SLOW if isinstance(error, TimeoutError) else BROKEN
+                await _send_refusal(scope, sending, MessageRefusedError(name))
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
@@ -212,19 +228,28 @@ def _hide_secret(path: str) -> str:
     return next((f"{start}..." for start in SECRET_PATHS if path.startswith(start)), path)
 
 
-async def _send_refusal(send: Send, refused: MessageRefusedError) -> None:
+async def _send_refusal(scope: Scope, send: Send, refused: MessageRefusedError) -> None:
     """Send a refusal and close the connection, because the request's body may not have been read."""
-    status, headers, body = build_refusal(refused)
+    accept = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
+    status, headers, body = build_refusal(refused, is_page=is_for_browser(scope["path"], accept))
     every = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": [*every, (b"connection", b"close")]})
     await send({"type": "http.response.body", "body": body})
 
 
-def build_refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], bytes]:
-    """Return a refusal as status, headers and body."""
-    answer: dict[str, Any] = {"error": refused.name, "says": refused.says}
-    body = json.dumps(answer).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body))}
+def is_for_browser(path: str, accept: str) -> bool:
+    """Return whether a refusal is shown as a page: to a browser, outside the interface for programs."""
+    return "text/html" in accept.lower() and not path.startswith(API_PATH)
+
+
+def build_refusal(refused: MessageRefusedError, *, is_page: bool = False) -> tuple[int, dict[str, str], bytes]:
+    """Return a refusal as status, headers and body: one sentence of JSON, or a page for a browser (`is_page`)."""
+    headers = {"content-type": "application/json"}
+    body = json.dumps({"error": refused.name, "says": refused.says}).encode()
+    if is_page:
+        body = ERROR_PAGE.format(title=HTTPStatus(refused.status).phrase, says=escape(refused.says)).encode()
+        headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": ERROR_PAGE_POLICY}
+    headers["content-length"] = str(len(body))
     if refused.wait_s is not None or refused.name == TOO_OFTEN:
         headers["retry-after"] = str(max(1, round(refused.wait_s or 1)))
     if REFUSALS[refused.name].status == REFUSALS["no_token"].status:

@@ -83,6 +83,10 @@ def test_a_file_of_a_models_name_is_a_file(
         (("quote", "job.toml"), "job.toml: no such file", "looked from"),
         (("--json", "status"), "--json: is no option of costguard itself", "costguard status --json"),
         (("ps",), "unknown command 'ps'", "did you mean status?"),
+        (("keep", "train", "--for", "4", "hours", "--why", "x"), "(hours)", "write a time without a space, such as 4h"),
+        ((*RENTAL, "-p", "nosuch"), "error: -p: unknown provider 'nosuch'", "known: "),
+        ((*RENTAL, "-pnosuch"), "error: -p: unknown provider 'nosuch'", "known: "),
+        ((*RENTAL, "--provider", "nosuch"), "error: --provider: unknown provider 'nosuch'", "known: "),
         (("kill", "x"), "unknown command 'kill'", "did you mean terminate?"),
     ],
 )

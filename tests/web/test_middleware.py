@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from costguard.agents.messages import WRONG_HOST, MessageRefusedError
 from costguard.services.guarding.ask_links import ASK_PATH
 from costguard.services.serving.web_logins import LOGIN_PATH
 from costguard.web import middleware
-from costguard.web.middleware import FORM_MOST, SECRET_PATHS, RequestMiddleware, _hide_secret
+from costguard.web.middleware import FORM_MOST, SECRET_PATHS, RequestMiddleware, _hide_secret, build_refusal, is_for_browser
+from costguard.web.pages.room import drop_commands
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -108,3 +111,38 @@ def test_a_log_never_holds_what_a_path_ends_in() -> None:
     assert set(SECRET_PATHS) == {ASK_PATH, LOGIN_PATH}
     assert [_hide_secret(f"{start}abc") for start in SECRET_PATHS] == [f"{start}..." for start in SECRET_PATHS]
     assert _hide_secret("/machine") == "/machine"
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "is_page"),
+    [
+        ("/nothing", "text/html,application/xhtml+xml,*/*;q=0.8", True),
+        ("/nothing", "*/*", False),
+        ("/v1/nothing", "text/html", False),
+    ],
+)
+def test_a_refusal_is_a_page_for_a_browser_and_json_for_a_program(path: str, accept: str, *, is_page: bool) -> None:
+    assert is_for_browser(path, accept) == is_page
+    status, headers, body = build_refusal(MessageRefusedError(WRONG_HOST, "not <here>"), is_page=is_page)
+    assert status == 421
+    assert int(headers["content-length"]) == len(body)
+    if is_page:
+        assert "not &lt;here&gt;" in body.decode()
+        assert headers["content-type"].startswith("text/html")
+    else:
+        assert json.loads(body)["says"] == "not <here>"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("--month: must be a month, not 'x'", "month: must be a month, not 'x'"),
+        ("hint: run costguard doctor", ""),
+        ("1 old price. --why says more; --all shows 3 more options; costguard prices refresh asks anew.", "1 old price."),
+        ("not polled: costguard doctor says why", "not polled"),
+        ("costguard asks about each.", "costguard asks about each."),
+        ("12 USD/h of 0.5 % at 3:15; nothing due.", "12 USD/h of 0.5 % at 3:15; nothing due."),
+    ],
+)
+def test_pages_have_no_commands_and_flags(line: str, shown: str) -> None:
+    assert drop_commands(line) == shown

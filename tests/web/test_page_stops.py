@@ -65,8 +65,9 @@ def whole(pod: dict[str, Any]) -> str:
 def test_a_confirmed_stop_is_sent_once_proven_and_in_the_audit_log_under_the_persons_name(lab: Lab, desk: Desk) -> None:
     path, admin = whole(lab.pod()), desk.open("admin")
     status, page = admin.act(path, "stop", why="the run is over")
-    assert (status, lab.stops, desk.link.offers) == (200, 0, [])
-    assert "Stop" in page
+    assert (status, lab.stops, [one.act for one in desk.link.offers]) == (200, 0, ["preview-stop"])
+    assert "Permanently lost: " in page
+    assert "an hour" in page
     assert 'name="sure" value="yes"' in page
     status, page = admin.act(path, "stop", why="the run is over", sure="yes")
     assert (status, lab.stops) == (303, 1)
@@ -84,7 +85,11 @@ def test_who_is_no_admin_stops_nothing(lab: Lab, desk: Desk) -> None:
 def test_a_protected_machine_is_not_stopped_and_the_page_says_why(lab: Lab, desk: Desk) -> None:
     pod = lab.pod()
     assert lab.run("protect", str(pod["id"]), "--why", "mine").code == 0
-    _, page = desk.open("admin").act(whole(pod), "stop", why="x", sure="yes")
+    admin = desk.open("admin")
+    _, page = admin.act(whole(pod), "stop", why="x")
+    assert "mine; nothing was sent" in page
+    assert 'name="sure"' not in page
+    _, page = admin.act(whole(pod), "stop", why="x", sure="yes")
     assert lab.stops == 0
     assert "protect" in page
 

@@ -15,10 +15,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from costguard.agents.messages import BROKEN, NOT_ALLOWED, NOT_READY, TOO_OFTEN, UNWRITABLE
 from costguard.errors import CostguardError, InputError, LedgerError
@@ -46,11 +46,18 @@ PROVE_WITHIN_S = 20.0
 END_WAIT_S = 5.0
 REFUSED_PAUSE_S = 0.25
 """After a login that the identity provider does not confirm: strangers can begin as many as they like, of 10 ms each."""
-LOGOUT = "logout"
+LOGOUT, PREVIEW_STOP = "logout", "preview-stop"
 
 
 def _find(offer: ActOffer) -> MachineReference:
     return require_machine(offer.subject, offer.life)
+
+
+def _preview_stop(offer: ActOffer, config: str | None) -> CommandAnswer:
+    """Ask the cloud about the machine, and return what its stop would lose and save; nothing is sent."""
+    answer = act_on_resource(_find(offer), STOP, ask=lambda _: False, config=config)
+    consequences = cast("list[str]", answer.document.data["consequences"])
+    return replace(answer, document=replace(answer.document, lead=tuple(consequences), notes=()))
 
 
 Act = Callable[[ActOffer, str | None], CommandAnswer]
@@ -67,6 +74,7 @@ ACTS: Mapping[str, Act] = {
 """What operators can do to a machine: with the offer and the settings file to the answer of the command of that name."""
 ADMIN_ACTS: Mapping[str, Act] = {
     STOP: lambda o, config: act_on_resource(_find(o), STOP, yes=True, why=o.why, config=config, prove_within_s=PROVE_WITHIN_S),
+    PREVIEW_STOP: _preview_stop,
     "arm": lambda o, config: arm_policy(o.subject, o.value, why=o.why, config=config, offline=True),
 }
 
@@ -118,7 +126,7 @@ class PersonActs:
     def take(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
         """Have it done when its turn comes, and call `answer` once with what became of it."""
         lane = self.logins if isinstance(offer, OidcOffer) else self.clicks
-        if isinstance(offer, ActOffer) and offer.act == STOP:
+        if isinstance(offer, ActOffer) and offer.act in (STOP, PREVIEW_STOP):
             lane = self.stops
         try:
             lane.waiting.put_nowait((offer, answer))

@@ -1,4 +1,7 @@
-"""The page of one machine, and what people may do about it. What may destroy something shows first what it would do."""
+"""The page of one machine, and what people may do about it.
+
+What may destroy something shows first what it would do; before a stop the watchdog asks the cloud.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from fastapi import APIRouter, Request, Response
 from costguard.errors import InputError
 from costguard.guard.policy import STOP
 from costguard.services.guarding.ask_links import build_machine_path
+from costguard.services.serving.door_messages import ActOffer
 from costguard.services.serving.machine_timeline import LENGTHS
-from costguard.services.serving.person_acts import ACTS
+from costguard.services.serving.person_acts import ACTS, PREVIEW_STOP
 from costguard.values.agent import OPERATOR, VIEWER
 from costguard.values.web_login import ADMIN
 from costguard.web.pages.room import PageReader, PageRoom, build_redirect, read_form
@@ -52,8 +56,12 @@ def build_router(room: PageRoom) -> APIRouter:
             return room.refuse(403, "Not allowed", f"This needs the role {needed}; you are {reader.role}.", reader=reader)
         if do in ASKED_TWICE and fields.get("sure") != "yes":
             page = await room.run(room.services.load_machine, path)
-            lines = room.services.describe_act(page.one, do)
-            return room.render("confirm.html", reader, title="Confirm", here="", machine=page, fields=fields, told=lines)
+            lines, is_possible = room.services.describe_act(page.one, do), True
+            if do == STOP and room.has_watchdog and not room.services.read_only:
+                reply = await room.ask(ActOffer(reader.secret, PREVIEW_STOP, path, life=page.life))
+                lines, is_possible = reply.lines, reply.done
+            facts = {"machine": page, "fields": fields, "told": lines, "is_possible": is_possible}
+            return room.render("confirm.html", reader, title="Confirm", here="", **facts)
         if do == STOP and (not room.has_watchdog or room.services.read_only):
             room.tell_next(reader, "bad", ("Nothing was stopped: no watchdog is running.",))
         else:

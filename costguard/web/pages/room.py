@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -97,6 +98,7 @@ class PageRoom:
             limit=limit_lines,
             time=_build_time,
             amount=format_amount,
+            words=drop_commands,
             path=lambda path: quote(path, safe=PATHS_SAFE),
         )
 
@@ -250,6 +252,26 @@ def _clean_text(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return to_one_line(value)
+
+
+COMMANDS = (
+    "admit|agent|approve|audit|breaker|db|demo|doctor|explain|freeze|gpus|iam|init|keep|models|notify|offers|plan|policy|prices|"
+    "protect|providers|quote|reconcile|report|run|serve|settings|simulate|size|snooze|start|status|stop|terminate|until|watch|web"
+)
+COMMAND_CLAUSE = re.compile(
+    r"(?:(?<=[.;:,])\s+|^)(?:hint: |next: |or |run |see |with )*"
+    rf"(?:costguard (?:(?:{COMMANDS})\b|-)|--[a-z][a-z-]*(?![a-z:-]))[^.;]*(?:[.;](?=\s|$)|$)"
+)
+"""A clause that begins with a command or a flag of the terminal."""
+FLAG = re.compile(r"(?<![\w-])--(?=[a-z])")
+
+
+def drop_commands(text: str) -> str:
+    """Return a line of a command's answer for a page: without clauses that name another command, and flags as fields.
+
+    Example: "--month: must be a month; costguard report --help" -> "month: must be a month".
+    """
+    return FLAG.sub("", COMMAND_CLAUSE.sub("", text)).rstrip(" ;:,")
 
 
 def _build_time(at: datetime | str | None) -> Markup:
