@@ -49,6 +49,14 @@ def build_application(
     if parts.metrics is not None:
         app.include_router(build_metrics_router(parts.reader, parts.metrics))
 
+    handle_errors(app)
+    app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to say it
+    return app
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Answer what a route refuses, and addresses that there are not, by one sentence."""
+
     @app.exception_handler(MessageRefusedError)
     async def refused(request: Request, error: MessageRefusedError) -> Response:
         return _build_response(request, error)
@@ -67,9 +75,6 @@ def build_application(
     @app.exception_handler(Exception)
     async def broke(request: Request, _: Exception) -> Response:
         return _build_response(request, MessageRefusedError(BROKEN))  # the door logs what it was
-
-    app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to say it
-    return app
 
 
 def _build_response(request: Request, error: MessageRefusedError) -> Response:

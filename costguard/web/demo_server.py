@@ -22,6 +22,7 @@ from costguard.settings import resolve_ledger_url
 from costguard.system.logs import get_log
 from costguard.testing.weekend import MEMORY_DISK, keep_weekend
 from costguard.values.agent import VIEWER
+from costguard.web.app import handle_errors
 from costguard.web.middleware import RequestMiddleware
 from costguard.web.pages import build_page_router
 
@@ -50,6 +51,7 @@ def serve_pages(services: PageServices, port: int = 0) -> Iterator[str]:
     """Serve the pages alone, at the loopback address, while the block runs; yields the address. `port` 0: any free one."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.include_router(build_page_router(services))
+    handle_errors(app)
     guarded = RequestMiddleware(app, hosts=HOSTS, log=get_log())
     config = uvicorn.Config(
         guarded,

@@ -60,8 +60,16 @@ def build_router(room: PageRoom) -> APIRouter:
             if do == STOP and room.has_watchdog and not room.services.read_only:
                 reply = await room.ask(ActOffer(reader.secret, PREVIEW_STOP, path, life=page.life))
                 lines, is_possible = reply.lines, reply.done
-            facts = {"machine": page, "fields": fields, "told": lines, "is_possible": is_possible}
-            return room.render("confirm.html", reader, title="Confirm", here="", **facts)
+            return room.render(
+                "confirm.html",
+                reader,
+                title="Confirm",
+                here="",
+                machine=page,
+                fields=fields,
+                told=lines,
+                is_possible=is_possible,
+            )
         if do == STOP and (not room.has_watchdog or room.services.read_only):
             room.tell_next(reader, "bad", ("Nothing was stopped: no watchdog is running.",))
         else:
