@@ -180,7 +180,7 @@ BUDGETS = {
     "costguard/values": 2110,
     "costguard/views": 8551,
     "costguard/watchdog": 500,
-    "costguard/web": 3496,
+    "costguard/web": 3511,
     "integrations": 1408,
     "providers/costguard_aws": 4633,
     "providers/costguard_coreweave": 685,
