@@ -20,6 +20,7 @@ from costguard.values.money import ExchangeRate, parse_exchange_rate
 SQLITE_PREFIX = "sqlite:///"
 INTERVAL_MIN, INTERVAL_MAX = timedelta(seconds=1), timedelta(hours=1)
 """Between two polls."""
+POD_OWNER_PATTERN = r"label:[^\s=][^=]*|namespace"
 OWNER_PATTERN = r"(?:label|tag):[^\s=][^=]*"
 PROTECTED_PATTERN = r"(?:label|tag):[^\s=][^=]*(?:=.*)?"
 """Labels only: one machine is protected by `costguard protect ID`."""

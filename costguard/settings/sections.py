@@ -33,6 +33,7 @@ from costguard.settings.section_values import (
     INTERVAL_MAX,
     INTERVAL_MIN,
     OWNER_PATTERN,
+    POD_OWNER_PATTERN,
     PROTECTED_PATTERN,
     fit_labels,
     read_dollars,
@@ -223,6 +224,32 @@ class AnomalySettings(SettingsModel):
     )
 
 
+class KubernetesSettings(SettingsModel):
+    """The `[kubernetes]` section: clusters whose pods name the owners of machines. `contexts` None: no cluster is read."""
+
+    contexts: OptionalTexts = describe_key(
+        None,
+        "Contexts of the kubeconfig whose nodes and pods are read before each poll, so that machines get the owners and "
+        "namespaces of their pods (docs/KUBERNETES.md). Default: none.",
+        ["prod", "lab"],
+    )
+    kubeconfig: FilePathText = describe_key(
+        None,
+        "Kubeconfig with a token for each context. Default: the first file of KUBECONFIG, or ~/.kube/config.",
+        "kubeconfig",
+    )
+    namespaces: OptionalTexts = describe_key(None, "Namespaces whose pods are read. Default: all.", ["vision", "nlp"])
+    owner_from: Annotated[
+        tuple[str, ...],
+        fit_each(POD_OWNER_PATTERN, "does not say where to look", 'write ["label:owner", "namespace"]'),
+    ] = describe_key(
+        ("label:owner", "label:team", "namespace"),
+        "What names the owner of a pod, the first one present: a label of the pod, or its namespace. An owner label of the "
+        "machine itself counts before its pods.",
+        ["label:owner", "label:team", "namespace"],
+    )
+
+
 class ScaleSettings(SettingsModel):
     """The `[scale]` section. "share" needs a ledger on PostgreSQL."""
 
@@ -395,6 +422,7 @@ class Settings:
     network: NetworkSettings = field(default_factory=NetworkSettings.model_construct)
     watch: WatchSettings = field(default_factory=WatchSettings.model_construct)
     anomalies: AnomalySettings = field(default_factory=AnomalySettings.model_construct)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings.model_construct)
     scale: ScaleSettings = field(default_factory=ScaleSettings.model_construct)
     display: DisplaySettings = field(default_factory=DisplaySettings.model_construct)
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings.model_construct)

@@ -65,6 +65,16 @@ def _restrict_context(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
+def load_text_context(certificates: str) -> ssl.SSLContext:
+    """Return an equally strict TLS context with the authorities in `certificates` (PEM); raises ValueError if it has none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=certificates)
+    except ssl.SSLError:
+        raise ValueError("no certificates") from None
+    return _restrict_context(context)
+
+
 def load_context(ca_file: Path | None) -> ssl.SSLContext:
     """Return a TLS context for `ca_file`; None: the system's authorities."""
     return load_system_context() if ca_file is None else load_file_context(ca_file)

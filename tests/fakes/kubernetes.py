@@ -51,11 +51,8 @@ class ApiServer:
         resource = self.groups.get(match["core"] or match["group"], {}).get(match["what"])
         if resource is None:
             return refusal(404, "NotFound", "the server could not find the requested resource")
-        if (
-            match["what"] in self.forbidden
-            or (match["ns"] or "*") in self.forbidden
-            or ("*" in self.forbidden and not match["ns"])
-        ):
+        space = match["ns"] or ("*" if resource.namespaced else "")
+        if self.forbidden & {match["what"], space}:
             who = 'User "system:serviceaccount:costguard:costguard"'
             return refusal(403, "Forbidden", f'{match["what"]} is forbidden: {who} cannot list resource "{match["what"]}"')
         api = match["core"] or match["group"]

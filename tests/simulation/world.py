@@ -25,6 +25,8 @@ from costguard.services.guarding.act import executor
 from costguard.services.guarding.guard import GuardRunner, GuardRunResult
 from costguard.services.guarding.sample_cache import AgentSampleCache
 from costguard.services.guarding.watchdog_context import SerializedLedger, WatchdogContext
+from costguard.services.poll.kubernetes_view import KubernetesView
+from costguard.settings import Settings
 from costguard.testing import FakeClock
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import Incarnation
@@ -163,6 +165,7 @@ class World(Ways):
             postman=Channel(self.log, self.troubles, self.clock).postman(book),
             reports=cast(Any, None),  # nobody asks for any here
             clock=cast(Any, self.clock),
+            clusters=KubernetesView(Settings(), self.clock, {}, Path()),
             lags=self.late,
             heard=AgentSampleCache(),
             agents=tuple,

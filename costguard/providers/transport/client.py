@@ -36,7 +36,13 @@ import httpx2
 from costguard.errors import InputError, InvalidAnswerError, ProviderError, UnreachableError, UnsentError, shorten
 from costguard.system.clock import is_too_late_to_send
 from costguard.system.clock import read_monotonic as usual
-from costguard.system.network import explain_tls_error, load_file_context, load_system_context, resolve_addresses
+from costguard.system.network import (
+    explain_tls_error,
+    load_file_context,
+    load_system_context,
+    load_text_context,
+    resolve_addresses,
+)
 
 MOST_BYTES = 16 * 2**20
 """Of a body once unpacked (RELIABILITY H47): a page of 1,000 EC2 instances has 3.2 MB."""
@@ -87,15 +93,25 @@ class HttpResponse:
 class Transport:
     """The one HTTP client. `ca_file`: a file of certificates to trust instead of the system's; `proxy`: an http(s) URL.
 
+    `authorities`: certificates (PEM) to trust instead of both, of a cluster with an authority of its own; "": none.
+
     `network`: what connects in place of this machine's sockets, for clouds that are played in this process.
 
     The environment's proxies are not taken: a key must not go where a variable of some shell says. Nor are cookies kept: two
     accounts of one provider would share them.
     """
 
-    def __init__(self, *, ca_file: Path | None = None, proxy: str | None = None, network: Network | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ca_file: Path | None = None,
+        proxy: str | None = None,
+        network: Network | None = None,
+        authorities: str = "",
+    ) -> None:
         _silence_http_logs()
-        context = _load_ca_file(ca_file) if ca_file else load_system_context()
+        context = _load_authorities(authorities) if authorities else None
+        context = context or (_load_ca_file(ca_file) if ca_file else load_system_context())
         direct = _TimedTransport(context, None, network)
         through = direct if proxy is None else _connect_proxy(context, proxy)
         self._client = httpx2.Client(
@@ -190,6 +206,13 @@ def _load_ca_file(ca_file: Path) -> ssl.SSLContext:
         raise InputError("no such file", field=str(ca_file), hint=AUTHORITIES_HINT) from None
     except (OSError, ValueError):
         raise InputError("holds no certificates", field=str(ca_file), hint=AUTHORITIES_HINT) from None
+
+
+def _load_authorities(authorities: str) -> ssl.SSLContext:
+    try:
+        return load_text_context(authorities)
+    except ValueError:
+        raise InputError("hold no certificates", field="authorities", hint="write certificates in PEM") from None
 
 
 def _read_pieces(response: httpx2.Response, most_bytes: int, place: str, provider: str) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -63,6 +63,7 @@ from costguard.services.guarding.sample_cache import AgentSampleCache
 from costguard.services.poll.account_identity import IdentityCache
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import SystemClock, list_sources, open_providers, open_transport
+from costguard.services.poll.kubernetes_view import KubernetesView, open_kubernetes_view
 from costguard.services.poll.market_prices import open_price_ladder, read_price_ceilings
 from costguard.services.poll.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.poll.poll_views import AccountView
@@ -141,6 +142,7 @@ class WatchdogContext:
     postman: OutboxDispatcher
     reports: ReportStore
     clock: SystemClock
+    clusters: KubernetesView
     lags: Mapping[str, timedelta]
     heard: AgentSampleCache
     agents: Callable[[], tuple[Agent, ...]]
@@ -169,14 +171,9 @@ class WatchdogContext:
         targets = self.sources if sources is None else sources
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
         ledger = ledger or self.ledger
-        polled = poll_sources(
-            targets,
-            ledger,
-            self.clock,
-            limit_s=limit,
-            elsewhere=lambda: self._list_scopes_beside(targets),
-            identities=self._identities,
-        )
+        run_cycle = partial(poll_sources, targets, ledger, self.clock, limit_s=limit, identities=self._identities)
+        other_scopes = partial(self._list_scopes_beside, targets)
+        polled = self.clusters.poll(partial(run_cycle, elsewhere=other_scopes), every_account=sources is None)
         if polled.twins:
             hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
@@ -197,6 +194,7 @@ class WatchdogContext:
         """Continue with other settings for the same accounts and ledger."""
         self.settings, self.guard.rules, self.guard.routes = settings, rules, list_routes(settings)
         self.book.set_rails(rules.rails)
+        self.clusters.adopt(settings)
         self.ledger.adopt(open_price_ladder(settings, read_price_ceilings(settings)))
         self.postman = open_dispatcher(settings, self.book, self.clock, self.guard.holder)
         self.guard.anomalies = open_anomaly_watch(settings)
@@ -352,6 +350,7 @@ def open_watchdog_context(
         LedgerWriter(url, rules=billing, ceilings=most, ladder=open_price_ladder(settings, most)) as ledger,
         GuardStore(url, rails=rules.rails) as book,
         ReportStore(url) as reports,
+        closing(open_kubernetes_view(settings, clock)) as clusters,
     ):
         agent_samples = AgentSampleCache()
         context: WatchdogContext = WatchdogContext(
@@ -382,6 +381,7 @@ def open_watchdog_context(
             postman=open_dispatcher(settings, book, clock, holder),
             reports=reports,
             clock=clock,
+            clusters=clusters,
             lags=read_measurement_lags(),
         )
         if not offline and not dry_run:

@@ -143,7 +143,7 @@ def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
             gpus=ShippedFacts().get_gpu_names(),
             cache=FileCache(get_cache_path("providers")),
             environ=dict(os.environ),
-            home=_find_home(),
+            home=find_home(),
             bills=BillExportReader(),
         )
     finally:
@@ -161,7 +161,8 @@ def open_transport(settings: Settings) -> Transport:
         raise InputError("cannot be read", field="network.proxy", hint='write "http://proxy.example:3128"') from None
 
 
-def _find_home() -> Path:
+def find_home() -> Path:
+    """Return this user's home folder; one that does not exist for a user without any."""
     try:
         return Path.home()
     except RuntimeError:  # a user without a home: a service. Nothing is found there

@@ -49,14 +49,17 @@ def poll_sources(
     limit_s: float = POLL_CYCLE_LIMIT_S,
     elsewhere: Callable[[], Collection[ScopeKey]] = frozenset,
     identities: IdentityCache | None = None,
+    attribute: Callable[[Poll], Poll] | None = None,
 ) -> PollCycleResult:
     """Run one poll cycle over every scope of every source within `limit_s` seconds, one transaction per source.
 
     `clock` dates failures. A poll dated ahead of `clock` is refused, because the ledger would then ignore every poll until that
     time. `elsewhere`: the scopes of accounts that are not among `sources`, which this cycle leaves alone. It is called only if
-    one of `sources` cannot list its own. `identities`: what providers called the accounts in earlier cycles.
+    one of `sources` cannot list its own. `identities`: what providers called the accounts in earlier cycles. `attribute`:
+    returns a poll with what others say of its machines, such as owners of the pods on them.
     """
-    return PollCycle(sources, ledger, clock, limit_s, elsewhere, identities=identities or IdentityCache()).run()
+    identities = identities or IdentityCache()
+    return PollCycle(sources, ledger, clock, limit_s, elsewhere, identities=identities, attribute=attribute).run()
 
 
 TWIN_WAIT_S = 15.0
@@ -167,8 +170,9 @@ class PollCycle:
         elsewhere: Callable[[], Collection[ScopeKey]],
         *,
         identities: IdentityCache,
+        attribute: Callable[[Poll], Poll] | None = None,
     ) -> None:
-        self._identities = identities
+        self._identities, self._attribute = identities, attribute
         self._ledger, self._clock, self._limit_s, self._elsewhere = ledger, clock, limit_s, elsewhere
         self._line: SimpleQueue[NamedAnswer[AccountQuestion, AccountReply]] = SimpleQueue()
         crews: dict[tuple[str, ...], QuestionPool[AccountQuestion, AccountReply]] = {}
@@ -317,6 +321,8 @@ class PollCycle:
         if slot.done:
             return
         slot.done = True
+        if self._attribute is not None:
+            slot.polls = {scope: self._attribute(poll) for scope, poll in slot.polls.items()}
         order = {scope: number for number, scope in enumerate(slot.said.scopes)} if slot.said else {}
         polls = sorted(slot.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
         if polls:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
@@ -49,6 +51,7 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
     Raises InputError if two accounts of the settings are the same, because a person must choose which one to keep.
     """
     from costguard.ledger.spans.writer import LedgerWriter
+    from costguard.services.poll.kubernetes_view import open_kubernetes_view
     from costguard.services.poll.poll import poll_sources
 
     with open_providers(settings) as clouds:
@@ -62,7 +65,9 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
             ceilings=most,
             ladder=open_price_ladder(settings, most),
         ) as ledger:
-            polled = poll_sources(sources, ledger, SystemClock())
+            clock = SystemClock()
+            with closing(open_kubernetes_view(settings, clock)) as clusters:
+                polled = clusters.poll(partial(poll_sources, sources, ledger, clock), every_account=True)
         balances = _fetch_balances([one for one in sources if not any(one is other for other in polled.others)])
     if polled.twins:
         hint = "remove one of the two from the settings: its costs would be counted twice"
