@@ -32,6 +32,7 @@ def command(
     usd_per_kwh: Annotated[o.Text, Option(metavar="USD", help="Price of electricity, in $ per kWh (0.15).")] = None,
     resale: Annotated[o.Text, Option(metavar="USD", help="Resale value, in $ (0).")] = None,
     hours_week: Annotated[o.Text, Option(metavar="N", help="Hours of use per week; also shows the result in months.")] = None,
+    years: Annotated[o.Text, Option(metavar="N", help="Years until the machine is worn out (3).")] = None,
     market: o.Market = None,
 ) -> CommandAnswer:
     """Read the options and print the break-even."""
@@ -47,6 +48,7 @@ def command(
         usd_per_kwh=usd_per_kwh,
         resale=resale,
         hours_week=None if hours_week is None else parse_number(hours_week, "hours-week"),
+        years=None if years is None else parse_number(years, "years"),
         market=market,
         config=ctx.obj.config,
     )

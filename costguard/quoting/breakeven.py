@@ -4,7 +4,7 @@
 
 Example: a $1,600 RTX 4090 against $0.40 an hour is 4000 h. With 450 W at $0.30 per kWh an hour of the own machine costs $0.135,
 and the hours become 6038; sold for $600 in the end, 3774. At 40 hours a week that is 94 weeks, 21.8 months. If power and upkeep
-cost as much as the rent, buying never pays back.
+cost as much as the rent, buying never pays back. A machine that lasts 3 years reaches 6038 hours at 39 hours a week.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from costguard.quoting.offer import Offer
+from costguard.quoting.own_hardware import YEARS
 from costguard.values.checks import require, require_number
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
@@ -21,6 +22,7 @@ from costguard.values.money import NANO, Money, Rate
 WEEKS_PER_MONTH = Fraction(52, 12)
 """4.33: a year of 52 weeks over 12 months, as S1's exercise counts."""
 WATTS_PER_KILOWATT = 1000
+HOURS_PER_WEEK = 168
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ def _check_inputs(price: Money, rent: Rate, resale: Money | None, hours_per_week
             "write all in one currency",
         )
     if hours_per_week is not None:
-        require_number(hours_per_week, "hours_per_week", least=0.1, most=168)
+        require_number(hours_per_week, "hours_per_week", least=0.1, most=HOURS_PER_WEEK)
 
 
 def _compute_own_hourly(power_w: float | None, per_kwh: str | None, currency: str, upkeep: Rate | None) -> Fraction:
@@ -147,7 +149,8 @@ def compute_job_purchase(
 class PurchaseAnswer:
     """The answer to "buy or rent?", with its assumptions. `plain`: price over rent. `full`: with power and resale.
 
-    `rented_as`: the offer that the rent is taken from. `job`: the job that was given; None: none was.
+    `rented_as`: the offer that the rent is taken from. `years`: of use until the machine is worth its resale alone. `job`: the
+    job that was given; None: none was.
     """
 
     gpu: Gpu | None
@@ -161,5 +164,13 @@ class PurchaseAnswer:
     plain: BreakEven
     full: BreakEven
     rented_as: Offer | None = None
+    years: float = YEARS
     job: JobPurchase | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def weekly_hours_least(self) -> float | None:
+        """Return the hours of use a week from which buying pays before the machine is worn out; None: no week has them."""
+        hours = self.full.hours
+        weekly = None if hours is None else hours / (self.years * 52)
+        return None if weekly is None or weekly > HOURS_PER_WEEK else weekly

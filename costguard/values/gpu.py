@@ -235,6 +235,7 @@ class GpuNames:
         size = split_stated_size(name)
         if size is not None and self.find(name) is None and (plain := self.find(size[0])) is not None:
             listed = plain.canonical
+            self._require_sold_size(listed, size[1], field)
             note = f"{listed} of {size[1]} GB is not listed: its memory is as stated, all else that of {listed}"
             bare = split_stated_size(listed.replace("-", " "))
             own_name = f"{bare[0].replace(' ', '-') if bare else listed}-{size[1]}GB"  # H20-141GB, of the listed H20-96GB
@@ -242,6 +243,15 @@ class GpuNames:
         match = self.resolve(name, field=field)
         notes = (f"{name} was taken as {match.canonical}",) if match.taken_as_short else ()
         return self._gpus[match.canonical], notes
+
+    def _require_sold_size(self, listed: str, size_gb: float, field: str) -> None:
+        """Refuse more memory than a chip with unified memory has: its row has the largest that is sold."""
+        gpu = self._gpus[listed]
+        larger = [one.name for one in self._gpus.values() if one.unified_memory and one.vendor == gpu.vendor]
+        larger = [name for name in larger if self._gpus[name].vram_gb >= size_gb]
+        hint = f"write {listed}, or a chip that has {size_gb:g} GB: {', '.join(larger)}" if larger else f"write {listed}"
+        sold = not gpu.unified_memory or size_gb <= gpu.vram_gb
+        require(sold, field, f"no {listed} has {size_gb:g} GB: the largest has {gpu.vram_gb:g}", hint)
 
     def _prepare(self) -> None:
         if not self._known:

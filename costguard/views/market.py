@@ -265,6 +265,8 @@ def build_breakeven_document(p: PurchaseAnswer) -> Document:
             "before_power_and_resale": _round_hours(p.plain.months),
             "with_power_and_resale": _round_hours(p.full.months),
         },
+        "years": p.years,
+        "hours_per_week_least": _round_hours(p.weekly_hours_least),
         "warnings": list(p.warnings),
     }
     table = TableView(
@@ -293,8 +295,21 @@ def build_breakeven_document(p: PurchaseAnswer) -> Document:
         records=tuple({"counting": name, "hours": b.hours, "weeks": b.weeks, "months": b.months} for name, b in rows),
         lead=(f"Buying {what} for ${format_amount(p.price)} against ${p.rent.format()} an hour: {even}.",),
         tables=(table,),
-        notes=(*([_explain_job_purchase(job)] if job else []), *(f"Warning: {w}." for w in p.warnings)),
+        notes=(*_list_wear_notes(p), *([_explain_job_purchase(job)] if job else []), *(f"Warning: {w}." for w in p.warnings)),
     )
+
+
+def _list_wear_notes(p: PurchaseAnswer) -> tuple[str, ...]:
+    """Return from how many hours a week buying pays before the machine is worn out, beside the stated ones; empty if never."""
+    if p.full.never:
+        return ()
+    least, weekly = p.weekly_hours_least, p.hours_week
+    life = f"before the machine is worn out after {p.years:g} years (--years)"
+    if least is None:
+        return (f"Buying does not pay {life}: no week has so many hours.",)
+    judged = "" if weekly is None else "enough" if weekly >= least else "too few: renting is cheaper"
+    verdict = f"; {weekly:g} a week are {judged}" if judged else ""
+    return (f"Buying pays {life} from {least:,.1f} hours of use a week{verdict}.",)
 
 
 def _explain_job_purchase(job: JobPurchase) -> str:

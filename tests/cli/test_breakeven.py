@@ -29,6 +29,16 @@ def test_hours_a_week_give_weeks_and_months(costguard: Command) -> None:
     assert data["months"]["before_power_and_resale"] == pytest.approx(100 * 12 / 52, abs=0.001)
 
 
+def test_the_life_of_the_machine_says_how_many_hours_a_week_buying_needs(costguard: Command) -> None:
+    flags = ("breakeven", "--price", "1600", "--rate", "0.40", "--hours-week", "20", "--json")
+    data = costguard(*flags).data
+    assert (data["years"], data["hours_per_week_least"]) == (3, pytest.approx(4000 / 156, abs=0.001))
+    assert costguard(*flags, "--years", "5").data["hours_per_week_least"] == pytest.approx(4000 / 260, abs=0.001)
+    assert "from 25.6 hours of use a week; 20 a week are too few: renting is cheaper" in costguard(*flags[:-1]).out
+    assert costguard(*flags[:2], "60000", *flags[3:]).data["hours_per_week_least"] is None  # 962 hours a week
+    costguard(*flags[:-1], "--years", "0").says("--years")
+
+
 def test_the_rent_is_the_cheapest_that_is_neither_spot_nor_reserved(costguard: Command, tmp_path: str) -> None:
     offers = [
         shop.offer("aws", "T4", "0.10", tier="spot"),

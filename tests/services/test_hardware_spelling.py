@@ -49,7 +49,13 @@ def test_a_size_that_is_not_listed_is_taken_as_stated_and_noted(text: str, name:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("CPU:16", "is no GPU"), ("Gaudi3:8", "its compiler decides"), ("RTX6000", "unknown GPU")]
+    ("text", "why"),
+    [
+        ("CPU:16", "is no GPU"),
+        ("Gaudi3:8", "its compiler decides"),
+        ("RTX6000", "unknown GPU"),
+        ("M4-Pro-128GB", "no M4-Pro has 128 GB: the largest has 64"),
+    ],
 )
 def test_what_is_not_sized_says_why(text: str, why: str) -> None:
     with pytest.raises(InputError, match=why):

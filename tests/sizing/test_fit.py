@@ -88,6 +88,13 @@ def test_a_run_unlike_every_measured_one_is_less_certain_and_says_which_is_neare
     assert "interval from the nearest, LoRA on " in told
 
 
+def test_whole_copies_of_a_model_are_measured_by_a_run_on_one_gpu() -> None:
+    alone = RunKind("text", "full", "mixed", "deepspeed", "usual", "one")
+    assert explain_distance(alone) == ""
+    assert explain_distance(alone._replace(split="copies")) == ""  # ZeRO-2, whose division is counted
+    assert find_nearest_run(alone._replace(split="offload")).distance == 1
+
+
 @pytest.mark.parametrize(("framework", "wide"), [("hf", True), ("trl", False), ("llamafactory", False), ("axolotl", False)])
 def test_only_pefts_preparation_makes_the_residual_stream_fp32(framework: str, *, wide: bool) -> None:
     lora = Lora(rank=16, targets="attention")

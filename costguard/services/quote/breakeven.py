@@ -13,6 +13,7 @@ from costguard.ledger.market import MarketReader
 from costguard.quoting.breakeven import USD_PER_KWH, PurchaseAnswer, compute_break_even, compute_job_purchase
 from costguard.quoting.gpu_prices import BY_THE_HOUR_EXCLUDES
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.own_hardware import YEARS
 from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, judge_vintage
 from costguard.quoting.quote import NO_LIMITS
 from costguard.services import CommandAnswer
@@ -43,6 +44,7 @@ def answer_breakeven(
     usd_per_kwh: str | None = None,
     resale: str | None = None,
     hours_week: float | None = None,
+    years: float | None = None,
     market: str | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
@@ -58,6 +60,7 @@ def answer_breakeven(
     gpu_match = facts.get_gpu_names().resolve(gpu, field="--gpu") if gpu else None
     own = read_settings(config).local
     if own is not None:
+        years = own.years if years is None else years
         power_w, usd_per_kwh = power_w or own.watts, usd_per_kwh or own.usd_per_kwh.format(9)
         price = price or (own.price.format(9) if own.price else None)
     with MarketReader(find_market_file(market, config)) as source:
@@ -70,6 +73,7 @@ def answer_breakeven(
             usd_per_kwh=usd_per_kwh,
             resale=None if resale is None else Money.parse(resale, field="--resale"),
             hours_week=hours_week,
+            years=years,
             market=source,
             drift=facts.get_price_drift(),
             today=today,
@@ -99,6 +103,7 @@ def compute_purchase(
     market: OfferSource,
     drift: Mapping[str, PriceDrift],
     today: date,
+    years: float | None = None,
 ) -> PurchaseAnswer:
     """Compute the answer from stated figures; missing ones are assumed, with a warning each.
 
@@ -121,6 +126,7 @@ def compute_purchase(
     if usd_per_kwh is None and power_w is not None:
         warnings.append(f"the price of electricity was not stated: ${USD_PER_KWH} per kWh assumed")
     per_kwh = usd_per_kwh or USD_PER_KWH
+    life = checks.require_number(YEARS if years is None else years, "--years", least=0.1, most=50)
     return PurchaseAnswer(
         gpu=gpu,
         count=count,
@@ -130,6 +136,7 @@ def compute_purchase(
         usd_per_kwh=per_kwh,
         resale=resale,
         hours_week=hours_week,
+        years=life,
         plain=compute_break_even(price, rate, hours_per_week=hours_week),
         full=compute_break_even(price, rate, power_w=power_w, usd_per_kwh=per_kwh, resale=resale, hours_per_week=hours_week),
         rented_as=offer,

@@ -82,12 +82,15 @@ def find_nearest_run(kind: RunKind) -> NearestRun:
 
 TRANSFORMERS_MODULES = frozenset(("hf", "deepspeed"))
 """Libraries that run transformers' modules: DeepSpeed shards what they keep, and runs a job of Hugging Face with ZeRO."""
+WHOLE_WEIGHTS = frozenset(("one", "copies"))
+"""Splits in which each GPU holds the whole model: gradient buckets and what ZeRO-1 and 2 divide are counted, not modelled."""
+ALIKE = (TRANSFORMERS_MODULES, WHOLE_WEIGHTS)
 
 
 def measure_distance(one: RunKind, other: RunKind) -> int:
     """Return the weights of the fields in which two kinds of runs differ, summed."""
     pairs = zip(FIELD_WEIGHTS, one, other, strict=True)
-    return sum(int(weight) for weight, a, b in pairs if a != b and {a, b} != TRANSFORMERS_MODULES)
+    return sum(int(weight) for weight, a, b in pairs if a != b and {a, b} not in ALIKE)
 
 
 def explain_distance(kind: RunKind) -> str:
@@ -96,9 +99,7 @@ def explain_distance(kind: RunKind) -> str:
     if not nearest.distance:
         return ""
     pairs = zip(FIELD_WORDS, kind, nearest.kind, strict=True)
-    differs = [
-        f"{word} {value}" for word, value, measured in pairs if value != measured and {value, measured} != TRANSFORMERS_MODULES
-    ]
+    differs = [f"{word} {value}" for word, value, measured in pairs if value != measured and {value, measured} not in ALIKE]
     method = METHOD_WORDS[nearest.kind.method]
     return f"no measured run like this one ({', '.join(differs)}): interval from the nearest, {method} on {nearest.gpu}"
 
