@@ -42,6 +42,7 @@ def command(
     all_options: Annotated[bool, Option("--all", help="Show all options, refusals and subscriptions.")] = False,
     sort: Annotated[o.Text, Option(metavar="NAME", help="Order: usd (default) | hours | usd_per_hour | provider")] = None,
     compare: Annotated[o.Text, Option(metavar="NAME", help="parallel: DDP, ZeRO, FSDP and tp on --on, side by side.")] = None,
+    pilot: Annotated[o.Text, Option(metavar="PERCENT", help="Also quote so much of the job, to run first: 1%.")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
     why: Annotated[bool, Option("--why", help="Show each caveat, and what every assumption changes.")] = False,
@@ -69,4 +70,5 @@ def command(
         every=all_options or find_format(ctx).name in ("json", "csv"),
         config=ctx.obj.config,
         compare=compare,
+        pilot=pilot,
     )

@@ -193,12 +193,14 @@ def _compute_ram_gb(row: Row) -> float | None:
 
 def _write_note(row: Row, tier: str) -> str:
     machine, kind = parse_decimal(row.get("machine_id")), parse_decimal(row.get("hosting_type"))
+    reliability = parse_decimal(row.get("reliability2"))
     return ", ".join(
         filter(
             None,
             (
                 f"machine {int(machine)}" if machine is not None else "",
                 take_text(row, "verification"),
+                f"reliability {float(reliability):.1%}" if reliability is not None and 0 <= reliability <= 1 else "",
                 "datacenter" if kind == 1 else "",
                 "the least bid that is taken; outbid, it stops" if tier == SPOT else "disk and traffic extra",
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,24 @@ def test_splits_stand_side_by_side(costguard: Command, market: str) -> None:
     assert "The same GPUs, split in other ways" in costguard(*flags).out
     costguard("quote", *STATED, "--on", "H100", "--compare", "parallel").says("--compare", "write --on H100:8")
     costguard("quote", *STATED, "--compare", "serial").says("--compare", "parallel")
+
+
+def test_a_pilot_is_quoted_beside_the_whole(costguard: Command, market: str) -> None:
+    flags = ("quote", *STATED, "--market", market)
+    data = costguard(*flags, "--pilot", "1 %", "--json").data
+    runs = {one["run"]: one for one in data["pilot"]["runs"]}
+    cheapest, whole = runs["1 %, cheapest"], runs["the whole"]
+    assert whole["hours"]["expected"] > 10 * cheapest["hours"]["expected"]
+    assert Decimal(data["pilot"]["total_usd"]) == pytest.approx(
+        Decimal(cheapest["usd"]) + Decimal(whole["usd"]), abs=Decimal("0.02")
+    )
+    assert "Pilot of 1 % on " in costguard(*flags, "--pilot", "1").out
+    assert "pilot" not in costguard(*flags, "--json").data
+    for text, why in (
+        ("0", "above 0 %"),
+        ("60%", "between 0 and 50"),
+        ("0.0000001%", "less than one sequence"),
+        ("some", "a number"),
+    ):
+        costguard(*flags, "--pilot", text).says("--pilot", why)
+    costguard("quote", "--gpu", "H100", "--hours", "2", "--market", market, "--pilot", "1").says("--pilot", "a part of a job")

@@ -47,7 +47,7 @@ def test_machine_is_offered_at_its_ask_and_at_its_least_bid() -> None:
     assert (bid.tier, get_dollars(bid), bid.drift_class) == ("spot", Decimal("9.6"), BID)
     assert bid.on_demand_rate == ask.rate
     assert (ask.region, ask.instance_type, ask.vcpus, ask.ram_gb) == ("Texas, US", "H100-SXM x8", 192.0, 2064.0)
-    assert ask.note == "machine 7011, verified, datacenter, disk and traffic extra"
+    assert ask.note == "machine 7011, verified, reliability 99.8%, datacenter, disk and traffic extra"
 
 
 def test_only_the_cheapest_few_of_a_gpu_count_and_country_are_kept() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,12 +64,15 @@ def answer_quote(
     calibration: str | None = None,
     config: str | None = None,
     compare: str | None = None,
+    pilot: str | None = None,
 ) -> CommandAnswer:
     """Answer `costguard quote`: a job, or a rental of `count` GPUs for `hours`.
 
     `top`: so many of the ranking; None: all for `every`, else the few that are advised. `why`: every caveat in a line of its
     own, as `every` and `explain` have it too, and not only one line of them. `compare`: one of COMPARISONS, beside the options.
+    `pilot`: the percent of the job to quote beside it, as a first run.
     """
+    from costguard.quoting import pilot as pilots
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services.quote import quote as flow
     from costguard.views.quote import build_quote_document, show_named_plans
@@ -77,6 +81,7 @@ def answer_quote(
     if compare is not None:
         checks.require_one_of(compare, COMPARISONS, "--compare")
     rows = None if top is None else checks.require_whole_number(top, "--top")
+    percent = None if pilot is None else pilots.parse_percent(pilot)
     facts = ShippedFacts()
     asked_run = read_asked(
         flags,
@@ -97,8 +102,8 @@ def answer_quote(
         own = choose_own_costs(read_settings(config).local, limits, on_stated=asked_run.hardware is not None)
         only_plans = bool(named_plans) and limits.providers is None
         request = replace(request, limits=resolve_limits(limits, source))
-        answer = flow.build_quote(
-            request,
+        build = partial(
+            flow.build_quote,
             market=source,
             facts=facts,
             on=asked_run.hardware,
@@ -107,6 +112,8 @@ def answer_quote(
             own=own,
             today=get_today(),
         )
+        answer = build(request)
+        small = None if percent is None else build(pilots.cut_job(request, percent))
         compared = _compare_with_template(asked_run.stated, request, source, facts)
         sold = () if answer.options or answer.refused else _list_sold_counts(request.limits, source)
     answer = replace(answer, warnings=(*answer.warnings, *asked_run.notes))
@@ -127,6 +134,10 @@ def answer_quote(
         if only_plans and not document.tables:
             hint = "a GPU that these plans do not have, or more than one; leave out --provider for machines that can run it"
             refusal = NoAnswerError(f"no plan of {named_plans[0].provider} can run it", hint=f"it needs {hint}")
+    if percent is not None and small is not None and (first := pilots.compare_pilot(percent, small, answer)):
+        from costguard.views.pilot import add_pilot
+
+        document = add_pilot(document, first)
     if compare is not None:
         from costguard.sizing.splits import compare_splits
         from costguard.views.quote import add_splits
@@ -306,7 +317,9 @@ def answer_offers(
     document = build_offers_document(
         shown_offers, facts_of, drift=facts.get_price_drift(), today=get_today(), warnings=warnings, every=every
     )
-    nothing = NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
+    reserved = "the market data has no prices of reserved machines; state those that you agreed on as [[agreement]]"
+    hint = reserved if limits.tiers == ("reserved",) else "remove a filter; costguard offers lists all"
+    nothing = NoAnswerError("no offer matches", hint=hint)
     other = _explain_other_counts(limits.gpus or (), counts[0] if counts else None, sold)
     return CommandAnswer(document=document, warnings=warnings, refusal=None if shown_offers else other or nothing)
 
