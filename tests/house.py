@@ -188,6 +188,7 @@ BUDGETS = {
     "providers/costguard_lambda": 1490,
     "providers/costguard_public": 2250,
     "providers/costguard_runpod": 2190,
+    "providers/costguard_scaleway": 1257,
     "providers/costguard_sim": 1250,
     "providers/costguard_vast": 2330,
 }

@@ -10,6 +10,7 @@ RIGS = {
     "runpod": "tests.providers.runpod.rig",
     "lambda": "tests.providers.lambda_.rig",
     "vast": "tests.providers.vast.rig",
+    "scaleway": "tests.providers.scaleway.rig",
     "moto": "tests.providers.aws.moto_rig",
 }
 """Adapter -> the module of its rig. The toy is the suite's own. Moto is AWS as others wrote it: slow, and for campaigns."""

@@ -25,7 +25,7 @@ from costguard.settings.sections import OidcSettings
 from costguard.values.provider import ABILITIES, check_provider_table
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
-NAMES = ("aws", "coreweave", "gcp", "lambda", "runpod", "sim", "vast")
+NAMES = ("aws", "coreweave", "gcp", "lambda", "runpod", "scaleway", "sim", "vast")
 
 
 def generated() -> str:
