@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from costguard.metering.observation import Observation
-from costguard.values.resource import ENDED, INSTANCE, make_storable
+from costguard.values.resource import ENDED, INSTANCE, RUNNING, make_storable
+from costguard.values.sample import GPU_POWER, GPU_UTIL, Sample
 
 MachineMark = tuple[str, ...]
 """What a node and a machine share: ("id", id) or ("name", account, region, name)."""
@@ -50,7 +52,8 @@ class PodShare:
 class NodeWorkloads:
     """One node of `cluster` and its pods with GPUs. `gpus`: of the whole node; None: not known.
 
-    `controller`: what replaces the node when it stops ("node pool gpu"), "": nothing that is known.
+    `controller`: what replaces the node when it stops ("node pool gpu"), "": nothing that is known. `signals`: what was
+    measured on it at `measured_at`, by the name of the signal.
     """
 
     cluster: str
@@ -59,6 +62,8 @@ class NodeWorkloads:
     gpus: int | None
     pods: tuple[PodShare, ...] = ()
     controller: str = ""
+    signals: tuple[tuple[str, float], ...] = ()
+    measured_at: datetime | None = None
 
 
 def parse_provider_id(provider_id: str, uid: str) -> tuple[MachineMark, ...]:
@@ -122,6 +127,31 @@ def assign_workloads(
         handling = replace(handling, controller=node.controller)
     all_labels = tuple(sorted((*own_labels, *added.items())))
     return replace(observation, owner=make_storable(owner), labels=all_labels, handling=handling)
+
+
+def list_node_samples(
+    items: Iterable[Observation], nodes: Mapping[MachineMark, NodeWorkloads], measured_at: datetime
+) -> tuple[Sample, ...]:
+    """Return what was measured at `measured_at`, and not earlier, on the running machines among `items`."""
+    samples = list[Sample]()
+    for one in items:
+        node = next((nodes[mark] for mark in list_machine_marks(one) if mark in nodes), None)
+        if node is not None and node.measured_at == measured_at and one.kind == INSTANCE and one.state == RUNNING:
+            samples += [Sample(key=one.key, signal=name, at=measured_at, value=value) for name, value in node.signals]
+    return tuple(samples)
+
+
+def sum_gpu_signals(
+    duty: Mapping[str, Mapping[str, float]], power: Mapping[str, Mapping[str, float]], node: str, gpus: int | None
+) -> tuple[tuple[str, float], ...]:
+    """Return the signals of `node`: duty of its busiest GPU, watts of all; none of them where one of its GPUs has no value.
+
+    `duty`, `power`: by node and GPU, in percent and watts. Example: 8 GPUs with duties of 0 and one of 97 are 97.
+    """
+    duties, watts = duty.get(node, {}), power.get(node, {})
+    signals = [(GPU_UTIL, max(duties.values()))] if gpus and len(duties) >= gpus else []
+    signals += [(GPU_POWER, sum(watts.values()))] if gpus and len(watts) >= gpus else []
+    return tuple(signals)
 
 
 def _sum_shares(pods: Iterable[PodShare], field: str) -> dict[str, int]:

@@ -9,9 +9,11 @@ odd node does not hide the others. From Kubernetes' API reference, v1.34 (2026-1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,6 +31,7 @@ OK = 200
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 """Extended resources that count whole GPUs. Slices (`nvidia.com/mig-1g.5gb`) are not counted."""
 MOST_COUNT = 1000
+PAIR = 2
 UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
@@ -125,6 +128,21 @@ class _BareObject(msgspec.Struct, frozen=True):
     metadata: _BareId
 
 
+class _Series(msgspec.Struct, frozen=True):
+    metric: dict[str, object]
+    value: list[object]
+
+
+class _MetricData(msgspec.Struct, frozen=True):
+    resultType: str  # noqa: N815 - the wire's name
+    result: list[_Series]
+
+
+class _MetricAnswer(msgspec.Struct, frozen=True):
+    status: str
+    data: _MetricData
+
+
 class _Status(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
@@ -136,6 +154,14 @@ class UnreadableObject:
 
     uid: str = ""
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricValue:
+    """One value of a PromQL query, with the labels of its series."""
+
+    labels: Mapping[str, str]
+    value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +191,23 @@ class KubernetesApi:
         path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         params = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
         return self.list_objects(path, Pod, "the list of pods", deadline, params)
+
+    def query_metrics(self, service: str, expression: str, deadline: Deadline) -> tuple[MetricValue, ...]:
+        """Return the present values of `expression` (PromQL) at the Prometheus behind `service`; raises ProviderError.
+
+        `service`: namespace/name:port. The API server passes the request on, so that no further address or key is needed.
+        """
+        namespace, _, name = service.partition("/")
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{quote(name, safe=':')}/proxy/api/v1/query"
+        reply = self.channel.read(path, {"query": expression}, scope=f"{self._scope}metrics", deadline=deadline)
+        answer = self.channel.decode(reply, _MetricAnswer, "the answer of Prometheus")
+        if answer.status != "success" or answer.data.resultType != "vector":
+            raise make_odd_answer(self.channel, "Prometheus did not answer with a vector")
+        return tuple(
+            MetricValue(labels={k: v for k, v in one.metric.items() if isinstance(v, str)}, value=value)
+            for one in answer.data.result
+            if (value := _parse_metric(one.value)) is not None
+        )
 
     def list_objects(
         self, path: str, kind: type[T], what: str, deadline: Deadline, params: Mapping[str, str] | None = None
@@ -218,6 +261,15 @@ def _find_uid(raw: msgspec.Raw) -> str:
         return msgspec.json.decode(raw, type=_BareObject).metadata.uid
     except UNREADABLE:
         return ""
+
+
+def _parse_metric(value: list[object]) -> float | None:
+    """Return the number in [time, "number"], as Prometheus writes a value; None for NaN, infinity and anything else."""
+    try:
+        number = float(value[1]) if len(value) == PAIR and isinstance(value[1], str) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def parse_status(reply: HttpResponse) -> tuple[str, str]:

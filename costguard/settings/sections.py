@@ -238,6 +238,15 @@ class KubernetesSettings(SettingsModel):
         "Kubeconfig with a token for each context. Default: the first file of KUBECONFIG, or ~/.kube/config.",
         "kubeconfig",
     )
+    metrics: Annotated[
+        str | None,
+        fit(r"[a-z0-9-]+/[a-z0-9-]+:[a-z0-9-]+", "is no service", 'write "monitoring/prometheus:9090": namespace/name:port'),
+    ] = describe_key(
+        None,
+        "Service of a Prometheus with DCGM's metrics in each cluster, asked through the API server: duty and power of GPUs. "
+        "Default: not measured.",
+        "monitoring/prometheus:9090",
+    )
     namespaces: OptionalTexts = describe_key(None, "Namespaces whose pods are read. Default: all.", ["vision", "nlp"])
     owner_from: Annotated[
         tuple[str, ...],

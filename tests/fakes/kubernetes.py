@@ -144,6 +144,8 @@ class FakeKubernetes(FakeCloud):
     def __init__(self, clock: Hands | None = None) -> None:
         super().__init__(clock)
         self.nodes, self.pods = list[Object](), list[Object]()
+        self.metrics: dict[str, dict[str, list[float]]] = {}
+        """GPU_UTIL or POWER_USAGE -> node -> the value of each GPU: DCGM's, behind a Prometheus in the cluster."""
         core = {"nodes": Resource("Node", self.nodes, namespaced=False), "pods": Resource("Pod", self.pods)}
         self.server = ApiServer({"v1": core})
 
@@ -153,6 +155,14 @@ class FakeKubernetes(FakeCloud):
             return refusal(401, "Unauthorized", "Unauthorized")
         if asked.method != "GET":
             return refusal(405, "MethodNotAllowed", "the server does not allow this method")
+        if asked.path.endswith("/proxy/api/v1/query"):
+            name = next(name for name in ("GPU_UTIL", "POWER_USAGE") if name in asked.one("query"))
+            series = [
+                {"metric": {"Hostname": node, "UUID": f"GPU-{node}-{gpu}"}, "value": [1_795_262_400.0, str(value)]}
+                for node, values in self.metrics.get(name, {}).items()
+                for gpu, value in enumerate(values)
+            ]
+            return Answer.of({"status": "success", "data": {"resultType": "vector", "result": series}})
         return self.server.answer(asked, asked.path)
 
 

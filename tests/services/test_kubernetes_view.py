@@ -210,6 +210,30 @@ def test_the_owner_comes_from_the_first_source_that_a_pod_has(stand: Stand) -> N
     assert seen["i-1"].handling.controller == "node pool h100"
 
 
+def test_the_busiest_gpu_of_a_node_is_its_machines_duty_and_a_gpu_without_a_value_leaves_it_unmeasured(stand: Stand) -> None:
+    stand.prod.nodes += [make_node(f"n{n}", f"aws:///us-east-1a/i-{n}", 2) for n in (1, 2, 3)]
+    stand.prod.metrics = {
+        "GPU_UTIL": {"n1": [0, 97], "n2": [5], "n3": [0, float("nan")]},
+        "POWER_USAGE": {"n1": [70.5, 300], "n3": [60, 61]},
+    }
+    ledger, listed = Memory(), tuple(make_machine(f"i-{n}") for n in (1, 2, 3))
+    with closing(stand.open_view('metrics = "monitoring/prometheus:9090"')) as view:
+        for n in (1, 2):
+            view.refresh()
+            poll_sources([Cloud([Complete(listed)])], ledger, Hands(), attribute=view.attribute)
+            measured = sorted((one.key.id, one.signal, one.value) for one in ledger.samples)
+            assert measured == [("i-1", "gpu_power_w", 370.5), ("i-1", "gpu_util", 97.0), ("i-3", "gpu_power_w", 121.0)]
+            ledger.samples.clear()
+            stand.clock.at += timedelta(minutes=n)
+        assert stand.prod.calls("/namespaces/monitoring/services/prometheus:9090/proxy/api/v1/query") == 4
+        stand.prod.fault("/proxy/", "status", status=503)
+        stand.clock.at += timedelta(minutes=1)
+        view.refresh()
+        poll_sources([Cloud([Complete(listed)])], ledger, Hands(), attribute=view.attribute)
+        assert ledger.samples == []
+        assert "activity cannot be measured" in view.notes[0]
+
+
 @pytest.mark.parametrize(
     ("part", "why"),
     [

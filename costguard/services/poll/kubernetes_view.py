@@ -24,7 +24,9 @@ from costguard.metering.node_workloads import (
     PodShare,
     assign_workloads,
     index_nodes,
+    list_node_samples,
     parse_provider_id,
+    sum_gpu_signals,
 )
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.configured_providers import find_home
@@ -35,8 +37,8 @@ from costguard.values.resource import INSTANCE
 
 if TYPE_CHECKING:  # the network is imported when a cluster is read
     from costguard.providers.kubeconfig import ClusterAccess
-    from costguard.providers.kubernetes import KubernetesApi, Node, Pod
-    from costguard.providers.transport import Transport
+    from costguard.providers.kubernetes import KubernetesApi, MetricValue, Node, Pod
+    from costguard.providers.transport import Deadline, Transport
 
 NAME = "kubernetes"
 READ_LIMIT_S = 15.0
@@ -55,6 +57,12 @@ POOL_LABELS = (
 )
 """Labels of nodes that name the pool which replaces them (vendors' documentation, from memory, 2026-12)."""
 MOST_NAMED = 3
+DUTY_QUERY, POWER_QUERY = "max_over_time(DCGM_FI_DEV_GPU_UTIL[2m])", "max_over_time(DCGM_FI_DEV_POWER_USAGE[2m])"
+"""Of the last two minutes: a GPU whose exporter is gone has no value, instead of its last one. Names of NVIDIA's DCGM exporter
+(coreweave.md, section 4)."""
+NODE_NAMES = ("Hostname", "node", "kubernetes_node")
+"""Labels of a series that name the node: the exporter's own, and those that usual configurations of Prometheus add (from
+memory, 2026-12)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -147,7 +155,13 @@ class KubernetesView:
         if isinstance(poll.inventory, Failed) or not self._nodes:
             return poll
         items = tuple(assign_workloads(one, self._nodes, self._owner_keys) for one in poll.inventory.items)
-        return replace(poll, inventory=replace(poll.inventory, items=items))
+        fresh = {one.measured_at for one in self._nodes.values() if one.measured_at and self._is_fresh(one.measured_at)}
+        samples = [sample for at in fresh for sample in list_node_samples(items, self._nodes, at)]
+        return replace(poll, inventory=replace(poll.inventory, items=items), samples=(*poll.samples, *samples))
+
+    def _is_fresh(self, at: datetime) -> bool:
+        """Return whether a measure is of the present reading, and not of one that is kept."""
+        return self._begun_at is not None and at >= self._begun_at
 
     def list_unmatched(self, polls: Iterable[Poll]) -> tuple[str, ...]:
         """Return a sentence for each cluster with GPU nodes that are no machine of `polls`: nobody bills them here."""
@@ -192,6 +206,10 @@ class KubernetesView:
                 pods[get_text(pod.spec.nodeName) if pod.spec else ""].append(pod)
         unjoined = [get_text(one.metadata.name) for one in nodes.items if not (one.spec and one.spec.providerID)]
         gpu_nodes = [self._build_node(cluster.context, node, pods) for node in nodes.items]
+        try:
+            gpu_nodes = self._measure_nodes(api, gpu_nodes, deadline)
+        except ProviderError as broken:
+            notes.append(f"activity cannot be measured: {to_one_line(broken.what)}")
         bare_nodes = [name for name in unjoined if any(one.node == name and one.gpus for one in gpu_nodes)]
         notes += [nodes.why] * bool(nodes.why)
         notes += [f"{len(nodes.odd)} nodes cannot be read"] * bool(nodes.odd)
@@ -209,6 +227,8 @@ class KubernetesView:
             return cluster.api
         network = self._settings.network
         if cluster.transport is None or cluster.access is None or cluster.access.authorities != access.authorities:
+            if cluster.transport is not None:
+                cluster.transport.close()
             ca_file = None if network.ca_file is None else expand_path(network.ca_file)
             cluster.transport = Transport(ca_file=ca_file, proxy=network.proxy, authorities=access.authorities)
         token = {} if access.token is None else {"Authorization": Secret(f"Bearer {access.token.reveal()}")}
@@ -222,6 +242,17 @@ class KubernetesView:
         )
         cluster.access, cluster.api = access, KubernetesApi(channel)
         return cluster.api
+
+    def _measure_nodes(self, api: KubernetesApi, nodes: list[NodeWorkloads], deadline: Deadline) -> list[NodeWorkloads]:
+        """Return `nodes` with the signals of their GPUs by the cluster's DCGM exporter: two queries for all nodes."""
+        service = self._settings.kubernetes.metrics
+        if service is None:
+            return nodes
+        asked_at = self._clock.now()
+        duty, power = (
+            _group_by_gpu(api.query_metrics(service, expression, deadline)) for expression in (DUTY_QUERY, POWER_QUERY)
+        )
+        return [replace(one, signals=sum_gpu_signals(duty, power, one.node, one.gpus), measured_at=asked_at) for one in nodes]
 
     def _build_node(self, context: str, node: Node, pods: Mapping[str, Sequence[Pod]]) -> NodeWorkloads:
         from costguard.providers.kubernetes import (
@@ -262,6 +293,17 @@ class KubernetesView:
             if owner:
                 return owner
         return ""
+
+
+def _group_by_gpu(values: Iterable[MetricValue]) -> dict[str, dict[str, float]]:
+    """Return the values by node and GPU; of several series of one GPU (its pod changed) the largest."""
+    grouped: dict[str, dict[str, float]] = defaultdict(dict)
+    for one in values:
+        node = next((one.labels[key] for key in NODE_NAMES if one.labels.get(key)), "")
+        gpu = one.labels.get("UUID") or one.labels.get("gpu") or ""
+        if node and gpu:
+            grouped[node][gpu] = max(one.value, grouped[node].get(gpu, one.value))
+    return grouped
 
 
 def open_kubernetes_view(settings: Settings, clock: Clock) -> KubernetesView:
