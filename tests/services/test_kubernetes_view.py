@@ -334,3 +334,11 @@ def test_status_shows_the_owner_of_the_pods_and_what_cannot_be_read(
     assert set(rows) == {one, two}
     assert rows[one]["owner"] == "vision", rows[one]
     assert "kubernetes prod: cannot be read" in ran.out + ran.err
+    with serving(cloud.fake) as base:
+        (tmp_path / "costguard.toml").write_text(f'{text}[providers.coreweave]\nbase_url = "{base}"\n')
+        ran = costguard("doctor", "--json")
+    rows = {row["account"]: row["checks"] for row in ran.data["providers"] if row["provider"] == "kubernetes"}
+    assert [one["outcome"] for one in rows["lab"]] == ["good", "unsure"], rows
+    assert "1 nodes, 1 of them with GPUs; 1 pods with GPUs" in str(rows["lab"])
+    assert [one["outcome"] for one in rows["prod"]] == ["bad"]
+    assert "kubernetes-reader" in str(rows["prod"])

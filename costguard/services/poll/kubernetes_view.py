@@ -33,6 +33,7 @@ from costguard.services.poll.configured_providers import find_home
 from costguard.services.poll.poll import PollCycleResult
 from costguard.settings import Settings, expand_path
 from costguard.system.clock import Clock
+from costguard.values.provider import CHECK_BAD, CHECK_GOOD, CHECK_UNSURE, PERMISSION_CHECK, HealthCheck
 from costguard.values.resource import INSTANCE
 
 if TYPE_CHECKING:  # the network is imported when a cluster is read
@@ -57,6 +58,9 @@ POOL_LABELS = (
 )
 """Labels of nodes that name the pool which replaces them (vendors' documentation, from memory, 2026-12)."""
 MOST_NAMED = 3
+RIGHTS_FIX = (
+    "costguard iam kubernetes-reader | kubectl apply -f -, and write its token into the kubeconfig (docs/KUBERNETES.md)"
+)
 DUTY_QUERY, POWER_QUERY = "max_over_time(DCGM_FI_DEV_GPU_UTIL[2m])", "max_over_time(DCGM_FI_DEV_POWER_USAGE[2m])"
 """Of the last two minutes: a GPU whose exporter is gone has no value, instead of its last one. Names of NVIDIA's DCGM exporter
 (coreweave.md, section 4)."""
@@ -162,6 +166,11 @@ class KubernetesView:
     def _is_fresh(self, at: datetime) -> bool:
         """Return whether a measure is of the present reading, and not of one that is kept."""
         return self._begun_at is not None and at >= self._begun_at
+
+    def examine(self) -> tuple[tuple[str, tuple[HealthCheck, ...]], ...]:
+        """Return the checks of each context, for `costguard doctor`: it is read once."""
+        self.refresh()
+        return tuple((one.context, _list_checks(one)) for one in self._clusters)
 
     def list_unmatched(self, polls: Iterable[Poll]) -> tuple[str, ...]:
         """Return a sentence for each cluster with GPU nodes that are no machine of `polls`: nobody bills them here."""
@@ -293,6 +302,18 @@ class KubernetesView:
             if owner:
                 return owner
         return ""
+
+
+def _list_checks(cluster: _Cluster) -> tuple[HealthCheck, ...]:
+    subject = f"{PERMISSION_CHECK}: list nodes and pods"
+    if cluster.read_at is None:
+        why = cluster.notes[0] if cluster.notes else "was not read"
+        return (HealthCheck(subject=subject, outcome=CHECK_BAD, told=why, fix=RIGHTS_FIX),)
+    gpu_nodes = [one for one in cluster.answer if one.gpus]
+    pods = sum(len(one.pods) for one in gpu_nodes)
+    text = f"{len(cluster.answer)} nodes, {len(gpu_nodes)} of them with GPUs; {pods} pods with GPUs"
+    unsure = (HealthCheck(subject=NAME, outcome=CHECK_UNSURE, told=note) for note in cluster.notes)
+    return (HealthCheck(subject=subject, outcome=CHECK_GOOD, told=text), *unsure)
 
 
 def _group_by_gpu(values: Iterable[MetricValue]) -> dict[str, dict[str, float]]:

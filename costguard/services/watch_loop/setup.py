@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, NoLedgerError, ProviderError
@@ -17,7 +18,7 @@ from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
 from costguard.services.poll.account_identity import name_key
 from costguard.services.poll.concurrency import run_all
-from costguard.services.poll.configured_providers import check_provider_tables, open_providers
+from costguard.services.poll.configured_providers import SystemClock, check_provider_tables, open_providers
 from costguard.services.poll.listing_validation import check_own_scopes, describe_failure
 from costguard.settings import (
     Settings,
@@ -78,14 +79,25 @@ def answer_doctor(
     findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
     own, routes = _check_installation(settings), tuple(check_routes(settings))
     shown = [*notes, *_list_reach(settings)]
-    document = build_doctor_document(findings, own, routes=routes, notes=shown, all_checks=all_checks, file=settings.file)
-    checks = [(one.provider, check) for one in (*findings, own, *routes) for check in one.checks]
+    clusters = () if offline or only is not None else _check_clusters(settings)
+    document = build_doctor_document(
+        [*findings, *clusters], own, routes=routes, notes=shown, all_checks=all_checks, file=settings.file
+    )
+    checks = [(one.provider, check) for one in (*findings, *clusters, own, *routes) for check in one.checks]
     bad = [f"{provider}: {check.subject}" for provider, check in checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(dict.fromkeys(bad))}", hint="apply the fixes above") if bad else None
     if not bad and not findings:
         hint = "export a provider's key, then costguard init; costguard providers lists what each needs"
         refusal = NoAnswerError("nothing was checked: no provider is configured, and no credentials were found", hint=hint)
     return CommandAnswer(document=document, warnings=tuple(notes), refusal=refusal)
+
+
+def _check_clusters(settings: Settings) -> tuple[AccountChecks, ...]:
+    """Return what each context of `[kubernetes]` lets costguard read."""
+    from costguard.services.poll.kubernetes_view import NAME, open_kubernetes_view
+
+    with closing(open_kubernetes_view(settings, SystemClock())) as view:
+        return tuple(AccountChecks(provider=NAME, account=name, checks=checks) for name, checks in view.examine())
 
 
 def _list_reach(settings: Settings) -> list[str]:
