@@ -24,6 +24,7 @@ from costguard.quoting.quote import (
     find_cheaper_option,
 )
 from costguard.quoting.storage import compute_job_disk_gb
+from costguard.sizing.job import Job
 from costguard.values.resource import SPOT
 from costguard.values.text_format import format_amount, is_wide
 from costguard.views.document import TableView
@@ -107,6 +108,7 @@ def _list_all_notes(quote: Quote, shown: tuple[QuoteOption, ...], plans: tuple[S
         usd = format_amount(first.storage_usd.expected)
         yield f"The cost includes a disk of {_count_disk_gb(quote)} GB for the run (${usd} for the first option)."
     for option in shown[:1]:
+        yield from _explain_batch(quote.asked, option)
         yield from (f"First option: {n}." for n in option.notes)
         if option.host_gib is not None:
             needs = f"{option.disk_gb} GB of disk and {option.host_gib:.0f} GiB of host memory"
@@ -117,6 +119,17 @@ def _list_all_notes(quote: Quote, shown: tuple[QuoteOption, ...], plans: tuple[S
         yield f"{len(unranked) - REFUSALS_SHOWN} more such offers are not ranked."
     yield from (f"Warning: {w}." for w in (*quote.warnings, *list_stale_warnings(shown)))
     yield from ["next: costguard prices refresh asks for today's prices."] if _is_refresh_due(quote) else []
+
+
+def _explain_batch(request: Job | Rental, option: QuoteOption) -> Iterable[str]:
+    """Yield how many examples a step of `option` has in all: each GPU's, times the copies of the model, times the passes."""
+    place = option.placement
+    if place is None or isinstance(request, Rental) or not request.recipe.trains:
+        return
+    each, copies = place.recipe.micro_batch, place.parallel.count_data_ranks(place.gpus)
+    passes = place.recipe.gradient_accumulation
+    counts = f"{each} (micro_batch) x {copies} (GPUs over tp x pp x cp) x {passes} (accumulation)"
+    yield f"First option: a step has {each * copies * passes:,} examples, the effective batch: {counts}."
 
 
 def _is_refresh_due(quote: Quote) -> bool:

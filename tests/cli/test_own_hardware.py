@@ -158,3 +158,9 @@ def test_a_pilot_is_quoted_beside_the_whole(costguard: Command, market: str) -> 
     ):
         costguard(*flags, "--pilot", text).says("--pilot", why)
     costguard("quote", "--gpu", "H100", "--hours", "2", "--market", market, "--pilot", "1").says("--pilot", "a part of a job")
+
+
+def test_the_effective_batch_of_a_plain_quote_is_stated(costguard: Command, market: str) -> None:
+    flags = ("quote", *STATED, "--on", "H100:8", "--global-batch-tokens", "524288", "--market", market, "--why")
+    stated = "a step has 256 examples, the effective batch: 2 (micro_batch) x 8 (GPUs over tp x pp x cp) x 16 (accumulation)"
+    assert stated in costguard(*flags).out

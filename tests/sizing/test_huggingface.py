@@ -274,3 +274,20 @@ def _reads_or_refuses(config: dict[str, Any]) -> None:
         field = model.name
         assert model.parameters > 0
     assert field
+
+
+def test_gemma_3n_counts_its_tables_paths_and_streams_as_its_class_does() -> None:
+    hidden, layers, entry, ffn = 2048, 35, 256, 16_384  # E4B: the defaults of transformers' Gemma3nTextConfig
+    attention = 2 * hidden * 8 * 256 + 2 * hidden * 2 * 256 + 2 * 256
+    altup = 4 * 4 + 4 * 16 + hidden * 4 + 2 * hidden
+    layer = attention + 3 * hidden * ffn + 4 * hidden + altup + 2 * hidden * 64 + hidden + 2 * hidden * entry + hidden
+    tables = 262_400 * hidden + 262_144 * layers * entry + hidden * layers * entry + entry
+    text: dict[str, object] = {"model_type": "gemma3n_text", "intermediate_size": [ffn] * layers}
+    model = build_architecture_from_config({"model_type": "gemma3n", "text_config": text}, name="it")
+    # 6.87 B; LM Studio states 6.9 B of the text model
+    assert model.parameters == tables + layers * layer + 6 * hidden**2 + hidden
+    assert any("4 residual streams" in note for note in model.notes)
+    assert any("encoders are excluded" in note for note in model.notes)
+    text["intermediate_size"] = [8192] * 20 + [ffn] * 15  # a submodel of the MatFormer
+    with pytest.raises(InputError, match="layers of different shapes"):
+        count({"model_type": "gemma3n", "text_config": text})

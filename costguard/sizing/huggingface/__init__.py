@@ -58,6 +58,7 @@ READERS: dict[str, ShapeReader] = {
     "gemma2": decoders.read_gemma2,
     "gemma3": vision.read_gemma3_multimodal,
     "gemma3_text": decoders.read_gemma3,
+    "gemma3n_text": hybrids.read_gemma3n,
     "gemma4": hybrids.read_gemma4_multimodal,
     "gemma4_text": hybrids.read_gemma4,
     "gemma4_unified_text": hybrids.read_gemma4_unified,

@@ -3,7 +3,7 @@
 Qwen3-Next and Qwen 3.5: three of four layers are a gated delta net, a `LinearState` of value heads x key width x value width,
 and the fourth is attention with a gate on its result. Nemotron-H and Nemotron 3: Mamba 2 layers with some attention, each
 followed by a feed-forward or not. Gemma 4: five of six layers have a window; global layers have wider heads, may use keys as
-values, and the last layers of the small models read the keys of earlier ones.
+values, and the last layers of the small models read the keys of earlier ones. Gemma 3n has the same embeddings of layers.
 
 Example: a linear layer of Qwen3-Next-80B-A3B has 16 key and 32 value heads of 128. It projects 2048 to 2 x 2048 + 2 x 4096 + 2
 x 32, and its state is 32 x 128 x 128 numbers of a sequence, 2 MiB in fp32, where 12,288 tokens of full attention would cache as
@@ -47,6 +47,22 @@ GEMMA4_TEXT: Mapping[str, object] = {
     "vocab_size_per_layer_input": 262_144,
     "hidden_size_per_layer_input": 256,
 }
+GEMMA3N_TEXT: Mapping[str, object] = {
+    "vocab_size": 262_400,
+    "hidden_size": 2048,
+    "intermediate_size": 16_384,
+    "num_hidden_layers": 35,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "sliding_window": 512,
+    "vocab_size_per_layer_input": 262_144,
+    "hidden_size_per_layer_input": 256,
+    "altup_num_inputs": 4,
+    "num_kv_shared_layers": 15,
+    "laurel_rank": 64,
+}
+"""Those of E4B."""
 GEMMA4_VISION: Mapping[str, object] = {
     "hidden_size": 768,
     "intermediate_size": 3072,
@@ -134,6 +150,36 @@ def _read_shared_experts(c: ModelConfig) -> Callable[[int], FeedForward]:
         shared_gate=True,
     )
     return read_qwen_layers(c.fill_defaults({"intermediate_size": 5632}), experts)
+
+
+def read_gemma3n(config: ModelConfig, name: str) -> Architecture:
+    """The text model of Gemma 3n: embeddings for each layer, a low-rank path beside it (LAuReL), four streams (AltUp)."""
+    c = config.fill_defaults(GEMMA3N_TEXT)
+    widths = c.read_items("intermediate_size") if isinstance(c.values["intermediate_size"], list) else None
+    if widths and all(width == widths[0] for width in widths):  # configs of transformers before 5 list one width for each layer
+        c = ModelConfig({**c.values, "intermediate_size": widths[0]}, c.where)
+    layers, hidden, rank = c.layers, c.hidden, c.read_size("laurel_rank")
+    streams = c.read_size("altup_num_inputs", most=64)
+    shared = c.read_size("num_kv_shared_layers", least=0, most=layers)
+    entries = _list_layer_entries(c, layers, hidden, c.read_size("hidden_size_per_layer_input", least=0))
+    mixing = 2 * hidden + hidden * streams + streams**2 + streams**3
+    extras = (
+        *entries,
+        ("laurel", layers * (2 * hidden * rank + hidden)),
+        ("altup", layers * mixing + 2 * (streams - 1) * hidden**2),
+    )
+    notes = [f"its {streams} residual streams are counted as one: activations can take up to {streams} times as much"]
+    notes += [f"a cache is counted for the {shared} layers too that read the keys of earlier ones"] if shared else []
+    style = DecoderStyle(
+        norms=4,
+        tied=True,
+        windows=read_windows(c, c.read_size("sliding_window"), every=5),
+        extras=extras,
+        notes=tuple(notes),
+        written=LayerImplementation(norms="wide", capped_logits=c.has_cap("final_logit_softcapping")),
+    )
+    feed = FeedForward(ffn=c.read_ffn(), activation=c.read_activation("gelu_pytorch_tanh"))
+    return build_decoder(c, name, read_attention(c, qk_norm="per-head", bias=c.read_flag("attention_bias")), feed, style)
 
 
 def read_gemma4(config: ModelConfig, name: str) -> Architecture:
