@@ -178,7 +178,7 @@ BUDGETS = {
     "costguard/system": 2378,
     "costguard/testing": 1618,
     "costguard/values": 2120,
-    "costguard/views": 8609,
+    "costguard/views": 8622,
     "costguard/watchdog": 500,
     "costguard/web": 3511,
     "integrations": 1408,
