@@ -55,7 +55,7 @@ def test_local_as_the_provider_is_ones_own_and_nothing_else(costguard: Command, 
     assert [o["provider"] for o in ran.data["options"]] == ["local"]
     others = costguard("--config", settings, "quote", *STATED, "--market", market, "-p", "runpod", "--on", "RTX-4090", "--json")
     assert [o["provider"] for o in others.data["options"]] == ["runpod"]
-    costguard("--config", settings, *asked).says("--provider: local is hardware of your own", "--on RTX-4090")
+    costguard("--config", settings, *asked).says("-p: local is hardware of your own", "--on RTX-4090")
     bare = costguard("--config", write(tmp_path, ""), *asked, "--on", "RTX-4090")
     bare.says("--provider: local has no costs", "[providers.local]")
 
