@@ -57,7 +57,7 @@ def test_local_as_the_provider_is_ones_own_and_nothing_else(costguard: Command, 
     assert [o["provider"] for o in others.data["options"]] == ["runpod"]
     costguard("--config", settings, *asked).says("-p: local is hardware of your own", "--on RTX-4090")
     bare = costguard("--config", write(tmp_path, ""), *asked, "--on", "RTX-4090")
-    bare.says("--provider: local has no costs", "[providers.local]")
+    bare.says("-p: local has no costs", "[providers.local]")
 
 
 def test_a_seller_of_plans_as_the_provider_is_answered_by_its_plans(costguard: Command) -> None:
