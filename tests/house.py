@@ -174,7 +174,7 @@ BUDGETS = {
     "costguard/runs": 800,
     "costguard/services": 24559,
     "costguard/settings": 5030,
-    "costguard/sizing": 12813,
+    "costguard/sizing": 12860,
     "costguard/system": 2378,
     "costguard/testing": 1618,
     "costguard/values": 2120,
