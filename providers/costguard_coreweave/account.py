@@ -96,8 +96,8 @@ class CoreWeaveAccount:
     def _read_inventory(self, scope: ScopeKey, deadline: Deadline, listing: ListingResult) -> Inventory:
         cluster = self._find_cluster(scope.name, deadline)
         api = self._api.open_cluster(cluster)
+        pools = self._read_pools(cluster, api, deadline, listing)  # first: nodes that break off late are then still a part
         nodes = api.list_nodes(deadline)
-        pools = self._read_pools(cluster, api, deadline, listing)
         context = ClusterContext(account=self.name, cluster=cluster, gpus=self._gpus, pools=pools)
         for node in nodes.items:
             add_node(listing, node, context)
