@@ -36,6 +36,7 @@ from costguard.metering.observation import (
     HIGHEST_PER_GPU,
     IN_PLACE,
     LEARNED,
+    POWER_RANGE,
     SURCHARGED,
     SUSTAINED,
     Disk,
@@ -359,7 +360,7 @@ def _find_stated_price(observation: Observation, price: Price | None) -> tuple[P
         return None
     expected, currency = (price.rate.nano_per_hour, price.rate.currency) if price.rate else (0, "USD")
     if price.estimate is not None:
-        is_stated = price.estimate.step in (SURCHARGED, LEARNED, SUSTAINED)
+        is_stated = price.estimate.step in (SURCHARGED, LEARNED, SUSTAINED, POWER_RANGE)
         return PriceRange(price.estimate.low, expected, price.estimate.high, currency, known=is_stated), price.source
     if price.rate is None or expected > _bound_machine_price(observation):
         return None

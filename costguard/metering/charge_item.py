@@ -20,7 +20,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
-from costguard.metering.meter import COMPUTE, GB, HOUR, UNIT, PriceRange, get_measure
+from costguard.metering.meter import COMPUTE, ELECTRICITY, GB, HOUR, KWH, UNIT, PriceRange, get_measure
 from costguard.metering.span import (
     PICO,
     KnownUntil,
@@ -90,9 +90,14 @@ class ChargeItem:
         return self.quantity if self.unit in (GB, UNIT) else round(Decimal(self.us) / HOUR_US, QUANTITY_PLACES)
 
     @property
+    def priced_unit(self) -> str:
+        """The unit of the price, for people: kWh of electricity."""
+        return KWH if (self.charge, self.unit) == (ELECTRICITY, GB) else self.unit
+
+    @property
     def used_unit(self) -> str:
         """The unit of `used`."""
-        return self.unit if self.unit in (GB, HOUR, UNIT) else f"{get_measure(self.unit)}-Hours"
+        return self.priced_unit if self.unit in (GB, HOUR, UNIT) else f"{get_measure(self.unit)}-Hours"
 
     @property
     def unpriced(self) -> bool:

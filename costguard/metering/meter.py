@@ -21,6 +21,9 @@ Line = tuple[str, str]
 
 COMPUTE, STORAGE, ADDRESS_CHARGE, TRAFFIC = "compute", "storage", "address", "traffic"
 
+ELECTRICITY, KWH = "electricity", "kWh"
+"""The charge whose `GB` meter counts watt-hours in place of MB, at the price of a kWh in place of a GB; its name for people."""
+
 HOUR, GB_MONTH, GB = "Hours", "GB-Months", "GB"
 GB_MONTH_730, GB_MONTH_720 = "GB-Months (730 h)", "GB-Months (720 h)"
 GB_MONTH_PACIFIC = "GB-Months (Los Angeles)"

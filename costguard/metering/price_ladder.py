@@ -37,6 +37,7 @@ from costguard.metering.observation import (
     LAST_KNOWN,
     LEARNED,
     MACHINE_RATE,
+    POWER_RANGE,
     SAME_TYPE,
     SAME_TYPE_ELSEWHERE,
     SUSTAINED,
@@ -177,7 +178,7 @@ def _lacks_price(observation: Observation, resource: KnownResource | None) -> bo
 
 
 def _is_guessed(price: Price) -> bool:
-    return price.estimate is not None and price.estimate.step not in (LEARNED, SUSTAINED)
+    return price.estimate is not None and price.estimate.step not in (LEARNED, SUSTAINED, POWER_RANGE)
 
 
 _TypeKey = tuple[str, str, str, str, float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +14,8 @@ from costguard.providers.ports import Cache, InstanceSource
 from costguard.system.clock import Clock
 from costguard.values.gpu import GpuNames
 from costguard.values.provider import ProviderManifest
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import Sample
 
 if TYPE_CHECKING:  # types and no more
     from costguard.bills.bill_files import BillFiles
@@ -22,11 +24,19 @@ if TYPE_CHECKING:  # types and no more
     from costguard.values.calendar import Period
 
 
+SampleReader = Callable[[Collection[ResourceKey], datetime], Mapping[ResourceKey, Sequence[Sample]]]
+
+
+def _load_no_samples(keys: Collection[ResourceKey], since: datetime) -> Mapping[ResourceKey, Sequence[Sample]]:  # noqa: ARG001 - of a `SampleReader`
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderContext:
     """`environ` and `home`: where credentials are looked for. `cache`: for what is dear to ask and changes slowly (prices).
 
-    `bills`: who reads bills from files.
+    `bills`: who reads bills from files. `load_samples`: returns the ledger's samples of machines since a time, by
+    signal and in order of time; LedgerError where it cannot be read.
     """
 
     transport: Transport
@@ -36,6 +46,7 @@ class ProviderContext:
     environ: Mapping[str, str]
     home: Path
     bills: BillReader
+    load_samples: SampleReader = _load_no_samples
 
 
 class ProviderPlugin(Protocol):

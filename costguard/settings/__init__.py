@@ -235,10 +235,10 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
 
         with collect_errors(errors, ("providers",)):
             clouds = dict(read_provider_tables(table["providers"], where))
-            if (local := clouds.pop("local", None)) is not None:
-                from costguard.settings.local import read_local
+            if "local" in clouds:
+                from costguard.settings.local import split_local
 
-                tables["local"] = read_local(local, where)
+                tables["local"], clouds = split_local(clouds, where)
             tables["providers"] = clouds
     if "hook" in table:
         from costguard.settings.guard import read_hooks

@@ -38,6 +38,8 @@ HOOK_TEXT = (
     "`timeout`; the stop after it waits for its end, and for 5 minutes more if it fails, with a message."
 )
 LOCAL_TEXT = "# Hardware of your own, which `costguard quote --on` and `breakeven` cost in power and wear."
+_LOCAL_HEADER = 3
+"""Lines that begin the section of a provider, which the costs of own hardware have already: empty, a comment, the header."""
 LINE_LENGTH = 128
 HEADER_TEXT = """\
 # Settings of costguard. Every key is optional. A line that starts with `#` without a space is a disabled setting.
@@ -56,10 +58,12 @@ def render_settings_file(manifests: Iterable[ProviderManifest]) -> str:
             *_render_table("[agreement]", AgreementTable, skip=("rate",)),
         ],
     ]
+    manifests = tuple(manifests)
     parts = [HEADER_TEXT, *("\n" + "\n".join(block) + "\n" for block in blocks)]
     parts += ["\n" + "\n".join(_render_guard()) + "\n"]
-    parts += ["\n".join(_render_provider(one)) + "\n" for one in manifests]
-    parts += ["\n".join(("", LOCAL_TEXT, *_render_table(f"providers.{LOCAL}", LocalTable))) + "\n"]
+    parts += ["\n".join(_render_provider(one)) + "\n" for one in manifests if one.name != LOCAL]
+    machines = [line for one in manifests if one.name == LOCAL for line in list(_render_provider(one))[_LOCAL_HEADER:]]
+    parts += ["\n".join(("", LOCAL_TEXT, *_render_table(f"providers.{LOCAL}", LocalTable), *machines)) + "\n"]
     return "".join(parts)
 
 

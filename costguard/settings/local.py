@@ -5,10 +5,13 @@ usd_per_kwh = 0.30
 watts = 450        # of the whole machine under load
 price = 1600       # of the whole machine
 years = 3          # until it is worth nothing
+
+Its `machines`, which costguard watches, are read by the provider `local`, as the table of any provider is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated
 
@@ -18,11 +21,19 @@ from costguard.settings.model import ReadAs, SettingsModel, describe_key, place_
 from costguard.values.checks import require, require_number
 from costguard.values.money import Money
 
+MACHINES = "machines"
+
+
+def split_local(tables: Mapping[str, SettingsTable], where: str) -> tuple[OwnCosts, dict[str, SettingsTable]]:
+    """Return the costs, and the tables of the providers: with `local` among them only if it names machines to watch."""
+    costs = read_local(tables[LOCAL], where)
+    return costs, {name: table for name, table in tables.items() if name != LOCAL or MACHINES in table}
+
 
 def read_local(table: SettingsTable, where: str) -> OwnCosts:
     """Return the table of the file `where`; raise InputError for a figure that no machine has, or one without its other."""
     place, path = f"{where}: providers.{LOCAL}", ("providers", LOCAL)
-    read = read_model(LocalTable, table, place, path)
+    read = read_model(LocalTable, {key: value for key, value in table.items() if key != MACHINES}, place, path)
     with place_errors(place, path):
         require(read.years is None or read.price is not None, "years", "is the life of no price", "write price = 1600 as well")
     return OwnCosts(usd_per_kwh=read.usd_per_kwh, watts=read.watts, price=read.price, years=read.years)

@@ -123,7 +123,7 @@ def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
         "PricingCurrencyEffectiveCost": amount,
         "PricingCurrencyListUnitPrice": list_price,
         "PricingQuantity": item.quantity,
-        "PricingUnit": f"{get_measure(item.unit)}-Months" if item.unit in MONTH_UNITS else item.unit,
+        "PricingUnit": f"{get_measure(item.unit)}-Months" if item.unit in MONTH_UNITS else item.priced_unit,
         "ProviderName": seller.name,
         "PublisherName": seller.name,
         "RegionId": _format_region(of.region),

@@ -24,12 +24,13 @@ from costguard.providers.plugins import DiscoveredProvider, ProviderRegistry, fi
 from costguard.providers.ports import InstanceSource
 from costguard.services.poll.concurrency import run_all
 from costguard.services.poll.listing_validation import may_speak_for
-from costguard.settings import Settings, expand_path, get_cache_path
+from costguard.settings import Settings, expand_path, get_cache_path, resolve_ledger_url
 from costguard.system.atomic_file import write_file_atomically
 from costguard.system.file_security import disable_memory_dumps
 from costguard.system.input_file import read_input_file
 from costguard.values.provider import ProviderManifest
-from costguard.values.resource import ScopeKey
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import Sample
 
 if TYPE_CHECKING:  # the network is imported when a provider is opened
     from costguard.bills.bill_line import BillLines
@@ -145,9 +146,21 @@ def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
             environ=dict(os.environ),
             home=find_home(),
             bills=BillExportReader(),
+            load_samples=partial(load_ledger_samples, settings),
         )
     finally:
         transport.close()
+
+
+def load_ledger_samples(
+    settings: Settings, keys: Collection[ResourceKey], since: datetime
+) -> Mapping[ResourceKey, Sequence[Sample]]:
+    """Return the samples of `keys` in the ledger at or after `since`; none if there is no ledger yet."""
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.spans.observations import load_samples_since
+
+    with LedgerReader(resolve_ledger_url(settings)) as ledger, ledger.snapshot() as ask:
+        return load_samples_since(ask, since, keys)
 
 
 def open_transport(settings: Settings) -> Transport:
