@@ -68,7 +68,7 @@ for name in names:
                             "costguard.services.poll.poll_jobs")):  # psycopg asks ldconfig for its library
         importlib.import_module(name)
 assert len(names) > 200
-for name in ("aws", "coreweave", "gcp", "lambda", "runpod", "sim", "vast"):
+for name in ("aws", "coreweave", "gcp", "lambda", "local", "runpod", "sim", "vast"):
     importlib.import_module(f"costguard_{name}")
 """
 
