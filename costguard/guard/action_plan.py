@@ -239,14 +239,14 @@ def _is_unknown(case: PolicyCase) -> bool:
 def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
     """Return the act that a question asks for in place of a stop; "" for none.
 
-    It is terminate if the provider has no stop. It is stop if the stop would lose data, if `asks` demands an approval, or if
+    It is terminate if the provider has no stop, and nothing if it has neither. It is stop if the stop would lose data, if `asks` demands an approval, or if
     the evidence of the verdict is too thin (`short`). It is nothing if the provider protects the machine.
     """
     observation, policy = case.live.observation, case.verdict.policy
     if step.do != STOP or observation.state in RESTING_STATES or observation.handling.protected:
         return ""
     if observation.handling.stops is False:
-        return TERMINATE
+        return "" if observation.handling.terminates is False else TERMINATE
     loses = bool(observation.handling.stop_loses) and not policy.allow_irreversible
     return STOP if loses or case.asks or case.verdict.short else ""
 

@@ -144,6 +144,8 @@ def _find_handling_outcome(policy: Policy, observation: Observation) -> tuple[st
     """Return the outcome of a stop that the evidence allows."""
     if observation.handling.controller:
         return TELLS, f"{observation.handling.controller} would start it again"
+    if observation.handling.stops is False and observation.handling.terminates is False:
+        return TELLS, f"{observation.key.provider} has no act for it"
     if observation.handling.stops is False:
         return ASKS, f"{observation.key.provider} has no stop"
     if observation.handling.stop_loses and not policy.allow_irreversible:

@@ -107,9 +107,7 @@ def test_a_week_by_the_agents_samples_is_the_energy_that_the_gpus_took(tmp_path:
             poll_sources([source], ledger, clock)
             clock.advance(timedelta(minutes=30))
     observation, _ = observe(source)
-    assert observation.counters[0].mb == 21840 - 350 + 175, (
-        "without the first hour, with a half hour after"
-    )
+    assert observation.counters[0].mb == 21840 - 350 + 175, "without the first hour, with a half hour after"
     costs = sum_costs(url, end)
     assert costs["compute"][0] == costs["compute"][2] == round(167 * (0.027 + 1600 / 26280), 2)
     booked = costs[ELECTRICITY][1]
