@@ -151,6 +151,12 @@ def test_story_19_with_allow_irreversible_its_terminate_step_goes_and_without_it
     assert reasons(last(due(one, replace(rule, arm=STOP), level=STOP))) == ["not_armed"]
 
 
+def test_a_machine_that_has_neither_stop_nor_terminate_is_no_question() -> None:
+    one = machine(nano=LAMBDA, handling=Handling(stops=False, terminates=False))
+    step = last(due(one, policy(arm=TERMINATE)))
+    assert (step.step.do, "no_act" in reasons(step)) == (STOP, True)
+
+
 def test_h27_no_level_below_terminate_ever_ends_a_machine() -> None:
     for handling in (NO_STOP, LOSES, Handling()):
         rule = policy(allow_irreversible=True)

@@ -217,9 +217,7 @@ def _check_ability(target: _Target, act: str) -> None:
     offered = handling.stops if act == STOP else handling.terminates
     if able is None or offered is False:
         if handling.stops is False and handling.terminates is False:
-            raise NoAnswerError(
-                f"{observation.key.provider} has no {act} for it", field=called, hint="end it by your own means"
-            )
+            raise NoAnswerError(f"{observation.key.provider} has no act for it", field=called, hint="end it by your own means")
         other = TERMINATE if act == STOP else STOP
         loses = ", ".join(handling.terminate_loses) or "all data on it"
         hint = format_command(other, observation.key) + (f" deletes it permanently and loses {loses}" if act == STOP else "")
