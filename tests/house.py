@@ -161,7 +161,7 @@ BUDGETS = {
     "costguard/data": 320,
     "costguard/files": 655,
     "costguard/formats": 4117,
-    "costguard/guard": 12_515,
+    "costguard/guard": 12517,
     "costguard/integrations": 250,
     "costguard/ledger": 14_736,
     "costguard/mcp": 605,
