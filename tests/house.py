@@ -186,6 +186,7 @@ BUDGETS = {
     "providers/costguard_coreweave": 685,
     "providers/costguard_gcp": 3881,
     "providers/costguard_lambda": 1490,
+    "providers/costguard_local": 340,
     "providers/costguard_public": 2250,
     "providers/costguard_runpod": 2190,
     "providers/costguard_scaleway": 1257,

@@ -240,7 +240,7 @@ def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
     """Return the act that a question asks for in place of a stop; "" for none.
 
     It is terminate if the provider has no stop, and nothing if it has neither. It is stop if the stop would lose data, if
-    `asks` demands an approval, or if the evidence of the verdict is too thin (`short`). It is nothing if the provider protects it.
+    `asks` demands an approval, or if the evidence of the verdict is too thin (`short`). It is nothing if it is protected.
     """
     observation, policy = case.live.observation, case.verdict.policy
     if step.do != STOP or observation.state in RESTING_STATES or observation.handling.protected:
