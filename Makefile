@@ -56,7 +56,7 @@ check: .venv/.supply
 requirements: .venv/.supply
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --constraint constraints.txt --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file requirements.txt \
-	  $(foreach extra,aws gcp notify otel parquet patterns postgres web,--extra $(extra)) pyproject.toml
+	  $(foreach extra,aws azure gcp notify otel parquet patterns postgres web,--extra $(extra)) pyproject.toml
 
 # From an environment that holds what the image installs, hashes checked, and nothing else.
 sbom: .venv/.supply
@@ -143,7 +143,7 @@ clean:
 
 .venv/.user: .venv/bin/python pyproject.toml constraints.txt
 	@echo "installing costguard (once) ..." >&2
-	@$(PIP) install --constraint constraints.txt --editable '.[aws,gcp,notify]'
+	@$(PIP) install --constraint constraints.txt --editable '.[aws,azure,gcp,notify]'
 	@touch $@
 
 .venv/.dev: .venv/.user

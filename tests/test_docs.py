@@ -80,5 +80,5 @@ def test_every_settings_block_of_a_page_is_read(block: Block, tmp_path: Path) ->
 def test_what_a_beginner_puts_together_is_one_file_that_is_read() -> None:
     begun = [block for block in SETTINGS if block.page == "docs/START.md"]
     settings = check_settings("\n".join(block.text for block in begun), "costguard.toml")
-    assert set(settings.providers) == {"aws", "coreweave", "gcp", "lambda", "local", "runpod", "scaleway", "vast"}
+    assert set(settings.providers) == {"aws", "azure", "coreweave", "gcp", "lambda", "local", "runpod", "scaleway", "vast"}
     assert [policy.name for policy in settings.policies] == ["idle-gpu"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 RIGS = {
     "toy": "tests.contract.toy",
     "aws": "tests.providers.aws.rig",
+    "azure": "tests.providers.azure.rig",
     "coreweave": "tests.providers.coreweave.rig",
     "gcp": "tests.providers.gcp.rig",
     "runpod": "tests.providers.runpod.rig",
