@@ -32,8 +32,8 @@ def client(rig: AzureRig) -> Iterator[Any]:
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
     with serving(rig.fake) as base:
-        auth = SansIOHTTPPolicy()
-        auth.on_request = lambda request: request.http_request.headers.update({"Authorization": f"Bearer {TOKEN}"})  # type: ignore[method-assign]
+        auth: Any = SansIOHTTPPolicy()
+        auth.on_request = lambda request: request.http_request.headers.update({"Authorization": f"Bearer {TOKEN}"})
         yield compute.ComputeManagementClient(Login(), SUBSCRIPTION, base_url=base, authentication_policy=auth)
 
 
