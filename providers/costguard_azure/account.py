@@ -61,7 +61,7 @@ class AzureAccount:
     providers: Sequence[str] = ("azure",)
 
     def __init__(self, settings: AzureSettings, login: Login, around: ProviderContext) -> None:
-        self.stated, self.clock, self._gpus = settings, around.clock, around.gpus
+        self.settings, self.clock, self._gpus = settings, around.clock, around.gpus
         self.tokens = TokenSource(login, around.transport, settings.login)
         self.api = AzureApi(around.transport, settings.endpoint, self.tokens)
         self.prices = PriceList(around.transport, settings.prices, around.clock)
@@ -69,9 +69,9 @@ class AzureAccount:
 
     def list_scopes(self) -> Sequence[ScopeKey]:
         """Return the subscriptions of the settings and, with `discover`, every enabled one that the credentials see."""
-        subscriptions = dict.fromkeys(self.stated.subscriptions)
-        if self.stated.discover:
-            listed = self.api.list_subscriptions(Deadline(self.stated.timeout_s))
+        subscriptions = dict.fromkeys(self.settings.subscriptions)
+        if self.settings.discover:
+            listed = self.api.list_subscriptions(Deadline(self.settings.timeout_s))
             if listed.why or listed.odd:
                 raise InvalidAnswerError(
                     f"the list of subscriptions is incomplete: {listed.why or listed.odd[0][2]}", provider="azure"
@@ -84,7 +84,7 @@ class AzureAccount:
     def poll(self, scope: ScopeKey) -> Poll:
         """Poll machines, scale sets, disks and addresses of one subscription, and prices once a day."""
         asked_at, listing = self.clock.now(), ListingResult()
-        inventory = self._read_inventory(scope.account, Deadline(self.stated.timeout_s), listing)
+        inventory = self._read_inventory(scope.account, Deadline(self.settings.timeout_s), listing)
         notes = () if isinstance(inventory, Failed) else tuple(dict.fromkeys(listing.notes))
         return Poll(scope=scope, asked_at=asked_at, at=max(asked_at, self.clock.now()), inventory=inventory, notes=notes)
 
@@ -194,7 +194,7 @@ class AzureAccount:
     def look_up(self, key: ResourceKey) -> Observation | None:
         """Return the machine, disk or address of `key`; None if Azure says that it does not exist."""
         self._check_ours(key)
-        deadline, listing = Deadline(self.stated.timeout_s), ListingResult()
+        deadline, listing = Deadline(self.settings.timeout_s), ListingResult()
         parts = key.id.split("/")
         if len(parts) == 2:  # noqa: PLR2004 - group and name
             machine = self.find_machine(key, deadline)
@@ -247,7 +247,7 @@ class AzureAccount:
 
     def fetch_identity(self) -> str | None:
         """Return the subscriptions of the settings, whose ids are unique at Azure; None if all of them are discovered."""
-        return ", ".join(sorted(self.stated.subscriptions)) or None
+        return ", ".join(sorted(self.settings.subscriptions)) or None
 
     def examine(self) -> Sequence[HealthCheck]:
         """Check credentials, reachability and rights of each subscription without acting."""
@@ -283,7 +283,7 @@ class AzureAccount:
 
     def _check_ours(self, key: ResourceKey) -> None:
         """Raise RefusedError for a key of another provider or of a subscription that this login does not watch."""
-        if key.provider != "azure" or (key.account not in self.stated.subscriptions and key.account not in self._discovered):
+        if key.provider != "azure" or (key.account not in self.settings.subscriptions and key.account not in self._discovered):
             raise RefusedError("is not watched by this login", provider="azure", account=key.account)
 
 

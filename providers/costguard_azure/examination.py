@@ -100,7 +100,7 @@ def _check_reach(account: AzureAccount, subscription: str) -> HealthCheck:
             told=to_one_line(broken.what),
             fix=broken.hint or READER,
         )
-    text = f"{account.stated.endpoint} answers"
+    text = f"{account.settings.endpoint} answers"
     return HealthCheck(subject=f"{REACHABLE_CHECK}: {subscription}", outcome=CHECK_GOOD, told=text)
 
 
