@@ -39,14 +39,14 @@ class MachineSize:
     """`gpu`: canonical; of a size that is not in the table its own name; "" for none. `gpu_count`: 0 if unknown.
 
     `vcpus`: 0 if the name does not state them. `scratch`: whether it has local disks that a deallocation empties.
-    `known`: whether its GPUs are in the table, or it has none.
+    `is_known`: whether its GPUs are in the table, or it has none.
     """
 
     gpu: str = ""
     gpu_count: float = 0
     vcpus: float = 0
     scratch: bool = False
-    known: bool = True
+    is_known: bool = True
 
 
 def parse_size(name: str) -> MachineSize:
@@ -60,7 +60,7 @@ def parse_size(name: str) -> MachineSize:
     if match is None:
         return MachineSize(scratch=True)
     if _GPU_FAMILY.match(match[1]):
-        return MachineSize(gpu=plain, scratch=True, known=False)
+        return MachineSize(gpu=plain, scratch=True, is_known=False)
     is_new = bool(_NEW.search(match[5] or ""))
     # Up to version 3 a temporary disk was part of each size; since then the letter d names it (from memory, 2026-12).
     has_disk = "d" in match[4] or not re.search(r"_v([4-9]|\d\d)$", match[5] or "")

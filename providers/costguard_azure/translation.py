@@ -97,7 +97,7 @@ def add_machine(listing: ListingResult, one: Machine, context: ListingContext, g
         listing.notes.append(f"{whose}: state {_show(repr(word)) if word else 'is not properties'}, so it is unknown")
     if not size_name:
         listing.notes.append(f"{whose}: its size is not properties")
-    elif not size.known:
+    elif not size.is_known:
         listing.notes.append(f"{whose}: the GPUs of size {_show(size_name)} are not known")
     priority = properties.priority or _find_set_priority(group)
     try:
@@ -290,7 +290,7 @@ def _find_price(one: Machine, priority: str, context: ListingContext, size: Mach
     spot = priority.lower() in SPOT_WORDS
     size_name, windows = find_size_name(one).lower(), is_windows(one)
     nano, full = machines.get((size_name, spot, windows)), machines.get((size_name, False, windows))
-    if nano is None or size.known is False:
+    if nano is None or size.is_known is False:
         return Price(None, source=LISTED_AS, special=special)
     price = Price(Rate(nano_per_hour=nano), source=LISTED_AS, special=special)
     if priority.lower() == "spotplus":
