@@ -98,7 +98,7 @@ class FocusSource:
     """The origin of rows, and how they are read.
 
     `provider`: its name in the ledger. `source`: the name of the statement. `as_of`: when it was made, which decides whether a
-    month can be closed. `resource`: converts the provider's ResourceId to the ledger's id.
+    month can be closed. `resource`, `account`: convert the provider's ResourceId and SubAccountId to the ledger's ids.
     """
 
     as_of: datetime
@@ -106,6 +106,7 @@ class FocusSource:
     source: str = "FOCUS file"
     tally: BillTally = field(default_factory=BillTally)
     resource: Callable[[str], str] = lambda text: get_arn_tail(text)  # noqa: PLW0108 - it stands further down
+    account: Callable[[str], str] = str
 
 
 def parse_focus_lines(row: ExportRow, export: FocusSource) -> Iterator[tuple[BillLine, Decimal]]:
@@ -209,7 +210,7 @@ def _parse_line(row: _FocusColumns, export: FocusSource, currency: str) -> tuple
     payer = row.get_text("BillingAccountId")
     sub_account = row.get_text("SubAccountId")
     is_payer = sub_account.rpartition("/")[2] in ("", payer.rpartition("/")[2])
-    account = (_find_project(row) if is_payer else "") or sub_account or payer
+    account = (_find_project(row) if is_payer else "") or export.account(sub_account) or payer
     bill = build_bill_name(FOCUS_STATEMENT, payer, _find_billing_start(row, start))
     return BillLine(
         id=_build_id(row, bill, start, currency),
@@ -436,12 +437,14 @@ class BillFormat:
 class BillFiles:
     """The formats and names of one provider's bill files.
 
-    `formats`: its own. `called`: its names in FOCUS files. `resource`: converts a FOCUS ResourceId to the ledger's id.
+    `formats`: its own. `called`: its names in FOCUS files. `resource`, `account`: convert a FOCUS ResourceId and SubAccountId
+    to the ledger's ids.
     """
 
     formats: tuple[BillFormat, ...] = ()
     called: tuple[str, ...] = ()
     resource: Callable[[str], str] = get_arn_tail
+    account: Callable[[str], str] = str
 
 
 def sum_bill_lines(parts: Iterable[BillLinePart], period: Period, *, sums: bool = True) -> BillLines:

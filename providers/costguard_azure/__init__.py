@@ -6,6 +6,7 @@ Importing this module imports no SDK and no network code. Azure's own login is i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from costguard.values.provider import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from costguard.providers.transport import ProviderContext
 
 MANIFEST = ProviderManifest(
+    measures=("cpu", "io"),
     name="azure",
     title="Azure",
     seller=Seller(name="Microsoft", account="Azure subscription", compute="Virtual Machines", storage="Managed Disks"),
@@ -40,6 +42,7 @@ MANIFEST = ProviderManifest(
     abilities={
         "list": "every region of each subscription; members of scale sets too; list prices from the Retail Prices API",
         "volumes": "managed disks by their size tier, and public IPv4 addresses",
+        "utilization": "Azure Monitor: processors, network and disk by the host; no GPU",
         "stop": "deallocates, which ends the compute rate; local disks are lost, and only with consent",
         "terminate": "deletes the machine, with the disks that are set to go with it; never against a lock",
         "start": "deallocated machines; the region may have no capacity",
@@ -62,6 +65,9 @@ MANIFEST = ProviderManifest(
     ),
     extra="azure",
     key_at="https://learn.microsoft.com/entra/identity-platform/howto-create-service-principal-portal",
+    # Platform metrics come every minute, and are to be seen some minutes later (from memory, 2026-12).
+    measures_late=timedelta(minutes=5),
+    measures_every=timedelta(minutes=1),
     not_seen=(
         "snapshots, images, load balancers, gateways and network traffic",
         "Azure Machine Learning, Batch and other services that keep their machines in Microsoft's own subscriptions",
@@ -83,9 +89,10 @@ class AzurePlugin:
     def bill_files(self) -> BillFiles:
         """Return Azure's names in FOCUS files, and how they name its resources."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_azure.wire import parse_resource_id
+        from costguard_azure.wire import parse_resource_id, parse_subscription_id
 
-        return BillFiles(called=("Microsoft", "Azure", "Microsoft Azure", "Microsoft Corporation"), resource=parse_resource_id)
+        called = ("Microsoft", "Azure", "Microsoft Azure", "Microsoft Corporation")
+        return BillFiles(called=called, resource=parse_resource_id, account=parse_subscription_id)
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """Return one source for the one login, with all its subscriptions."""

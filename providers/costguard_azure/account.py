@@ -9,8 +9,10 @@ from costguard.errors import InvalidAnswerError, ProviderError, RefusedError, to
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.providers.transport import Deadline, ProviderContext
+from costguard.values.calendar import Period
 from costguard.values.provider import ActionResponse, HealthCheck, interpret_act_error
 from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import UtilizationSamples
 from costguard_azure import actions
 from costguard_azure.api import COMPUTE_VERSION, DISK_VERSION, NETWORK_VERSION, AzureApi, make_item_path
 from costguard_azure.credentials import Login, TokenSource
@@ -248,6 +250,12 @@ class AzureAccount:
     def fetch_identity(self) -> str | None:
         """Return the subscriptions of the settings, whose ids are unique at Azure; None if all of them are discovered."""
         return ", ".join(sorted(self.settings.subscriptions)) or None
+
+    def fetch_utilization(self, observations: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Return samples from Azure Monitor, with one request a region for any number of machines."""
+        from costguard_azure.monitoring import fetch_utilization
+
+        return fetch_utilization(self.api, observations, period, self.settings.timeout_s)
 
     def examine(self) -> Sequence[HealthCheck]:
         """Check credentials, reachability and rights of each subscription without acting."""

@@ -132,6 +132,12 @@ class AzureApi:
             raise
         return self.open_channel(subscription).decode(reply, kind, "a resource")
 
+    def fetch_answer(self, subscription: str, path: str, kind: type[T], deadline: Deadline, params: Mapping[str, str]) -> T:
+        """Return the answer of a read that has no pages."""
+        request = self.open_channel(subscription).build_request("GET", path, params)
+        reply = self._send(subscription, request, scope=path, deadline=deadline)
+        return self.open_channel(subscription).decode(reply, kind, f"the answer of {path.rpartition('/')[2]}")
+
     def send_act(self, subscription: str, method: str, path: str, deadline: Deadline) -> HttpResponse:
         """Send one request that changes something, once."""
         request = self.open_channel(subscription).build_request(method, path, {"api-version": COMPUTE_VERSION})

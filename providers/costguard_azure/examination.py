@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import CostguardError, CredentialsError, ProviderError, to_one_line
 from costguard.providers.transport import Deadline
+from costguard.values.calendar import Period
 from costguard.values.provider import (
     CHECK_BAD,
     CHECK_GOOD,
@@ -24,6 +25,7 @@ from costguard.values.provider import (
 )
 from costguard_azure.api import COMPUTE_VERSION, READER
 from costguard_azure.credentials import FIX
+from costguard_azure.monitoring import fetch_metrics
 from costguard_azure.wire import Machine, Permission
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ RIGHTS = (
     ("scale sets", f"{COMPUTE}/virtualMachineScaleSets/virtualMachines/read", True),
     ("volumes", f"{COMPUTE}/disks/read", True),
     ("addresses", "Microsoft.Network/publicIPAddresses/read", True),
+    ("utilization", "Microsoft.Insights/metrics/read", True),
     ("stop", f"{COMPUTE}/virtualMachines/deallocate/action", False),
     ("terminate", f"{COMPUTE}/virtualMachines/delete", False),
     ("start", f"{COMPUTE}/virtualMachines/start/action", False),
@@ -68,12 +71,10 @@ def examine_account(account: AzureAccount) -> list[HealthCheck]:
     checks.append(HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=to_one_line(text)))
     for subscription, check in zip(subscriptions, reached, strict=False):
         checks += _check_rights(account, subscription) if check.outcome == CHECK_GOOD else ()
-    agent = "costguard agent enrol ID, for each machine"
-    measured = "nothing is measured by the listing: without costguard's agent a machine cannot be seen idle"
     return [
         *checks,
         _check_clock(account, subscriptions[0]),
-        HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=measured, fix=agent),
+        _check_utilization(account, subscriptions[0]),
     ]
 
 
@@ -148,3 +149,18 @@ def _check_clock(account: AzureAccount, subscription: str) -> HealthCheck:
         fix = "set the clock: timedatectl set-ntp true"
         return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_BAD, told=text, fix=fix)
     return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=text)
+
+
+def _check_utilization(account: AzureAccount, subscription: str) -> HealthCheck:
+    """Ask Azure Monitor which metrics it has; the GPU is never among them."""
+    now = account.clock.now()
+    try:
+        fetch_metrics(
+            account.api, subscription, "westeurope", Period(start=now - timedelta(minutes=5), end=now), Deadline(ASKED_S)
+        )
+    except ProviderError as broken:
+        text = to_one_line(f"Azure Monitor: {broken.what}")
+        return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=text, fix=broken.hint or READER)
+    agent = "costguard agent enrol ID, for each machine with a GPU"
+    text = "processors, network and disk by Azure Monitor; GPUs by costguard's agent only"
+    return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=text, fix=agent)

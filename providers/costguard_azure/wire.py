@@ -242,6 +242,11 @@ def find_group(text: str) -> str:
     return parts[3] if len(parts) > 3 and parts[2] == "resourcegroups" else ""  # noqa: PLR2004 - as in the id
 
 
+def parse_subscription_id(text: str) -> str:
+    """Return a subscription's id: FOCUS files write "/subscriptions/ID". Other accounts are returned as they are."""
+    return find_subscription(text) or text
+
+
 def find_subscription(text: str) -> str:
     """Return the subscription of an id, in lower case; "" if it names none."""
     parts = text.strip("/").lower().split("/")

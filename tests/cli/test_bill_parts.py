@@ -219,8 +219,8 @@ WRONG: Mapping[str, tuple[Bill, str]] = {
     "a total at the end": (CSV + "Total" + "," * (len(row()) - 1) + "\n", "one.csv, line 22: names no provider"),
     "nobody's rows": (text([row(ProviderName="")]), "line 2: names no provider"),
     "of others alone": (
-        text([row(ProviderName="Microsoft")]),
-        "has no row of an installed provider: its rows are of Microsoft",
+        text([row(ProviderName="Oracle")]),
+        "has no row of an installed provider: its rows are of Oracle",
     ),
     "FOCUS, then a CUR": ({"a.csv": CSV, "b.csv": text([CUR])}, "b.csv, line 2: lacks the columns ChargePeriodStart, Ch"),
     "a CUR, then FOCUS": ({"a.csv": text([CUR]), "b.csv": CSV}, "b.csv, line 2: is of another format"),

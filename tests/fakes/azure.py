@@ -127,6 +127,8 @@ class FakeAzure(FakeCloud):
         self.actions = ["*"]
         self.priced = True
         self.expired = False
+        self.measures: dict[str, dict[str, float]] = {}
+        """Metric -> name of a machine -> its figure in every minute."""
 
     def answer(self, asked: Asked) -> Answer:  # noqa: PLR0911 - one a service
         path = unquote(asked.path)
@@ -245,6 +247,26 @@ class FakeAzure(FakeCloud):
     def _address(self, _asked: Asked, _subscription: str, _group: str, name: str) -> Answer:
         return next((Answer.of(one) for one in self.addresses if one["name"].lower() == name.lower()), gone(name))
 
+    def _metrics(self, asked: Asked, subscription: str) -> Answer:
+        """The figures of all machines of a region, each minute of the span."""
+        start, end = (datetime.fromisoformat(at) for at in asked.one("timespan").split("/"))
+        first = start.replace(second=0, microsecond=0)
+        minutes = [first + timedelta(minutes=n) for n in range(int((end - start) / timedelta(minutes=1)) + 1)]
+        there = [one for one in self.resources if one.subscription == subscription and one.location == asked.one("region")]
+        value = []
+        for name in asked.one("metricnames").split(","):
+            kind, figures = ("average" if name == "Percentage CPU" else "total"), self.measures.get(name, {})
+            series = [
+                {
+                    "metadatavalues": [{"name": {"value": "Microsoft.ResourceId"}, "value": one.id.lower()}],
+                    "data": [{"timeStamp": f"{at:%Y-%m-%dT%H:%M:%SZ}", kind: figures[one.name]} for at in minutes if at < end],
+                }
+                for one in there
+                if one.name in figures
+            ]
+            value.append({"name": {"value": name, "localizedValue": name}, "unit": "Percent", "timeseries": series})
+        return Answer.of({"cost": 0, "interval": "PT1M", "value": value})
+
     def _rights(self, asked: Asked, _subscription: str) -> Answer:
         return self._page(asked, [{"actions": self.actions, "notActions": []}])
 
@@ -357,6 +379,7 @@ ROUTES: tuple[tuple[str, Callable[..., Answer]], ...] = (
     (rf"resourceGroups/([^/]+)/providers/{COMPUTE}/disks/([^/]+)", FakeAzure._disk),
     (r"providers/Microsoft.Network/publicIPAddresses", FakeAzure._addresses),
     (r"resourceGroups/([^/]+)/providers/Microsoft.Network/publicIPAddresses/([^/]+)", FakeAzure._address),
+    (r"providers/Microsoft.Insights/metrics", FakeAzure._metrics),
     (r"providers/Microsoft.Authorization/permissions", FakeAzure._rights),
 )
 

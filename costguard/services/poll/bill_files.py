@@ -69,6 +69,7 @@ def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> Bil
                 formats=files.formats,
                 called=(*files.called, manifest.title, *((manifest.seller.name,) if manifest.seller else ()), name),
                 resource=files.resource,
+                account=files.account,
             )
             for name, (files, manifest) in bill_providers.items()
         },
@@ -254,7 +255,8 @@ def _read_focus_parts(
             continue
         provider = name if may_speak_for(plugin, name) else plugin
         if provider not in exports:
-            exports[provider] = replace(source, provider=provider, resource=kinds.known[plugin].resource)
+            files = kinds.known[plugin]
+            exports[provider] = replace(source, provider=provider, resource=files.resource, account=files.account)
         with _add_place_to_errors(place):
             parts = list(parse_focus_lines(_parse_structs(record), exports[provider]))
         yield from ((place, part) for part in parts)
