@@ -183,7 +183,7 @@ BUDGETS = {
     "costguard/web": 3511,
     "integrations": 1408,
     "providers/costguard_aws": 4633,
-    "providers/costguard_azure": 2033,
+    "providers/costguard_azure": 2260,
     "providers/costguard_coreweave": 685,
     "providers/costguard_gcp": 3881,
     "providers/costguard_lambda": 1490,
