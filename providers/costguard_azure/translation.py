@@ -2,7 +2,7 @@
 
 Pure: no network, no clock. A machine that was shut down from inside, or powered off, is `stopped` at Azure and bills in full:
 it is `paused` here, since it still holds its hardware. Only `deallocated` is stopped. A new word is unknown, never off.
-Its life is its id with `timeCreated`; the start of a later run is not properties.
+Its life is its id with `timeCreated`; the start of a later run is not stated.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def add_machine(listing: ListingResult, one: Machine, context: ListingContext, g
     size = parse_size(size_name) if size_name else MachineSize()
     state, word = translate_state(properties)
     if state == UNKNOWN:
-        listing.notes.append(f"{whose}: state {_show(repr(word)) if word else 'is not properties'}, so it is unknown")
+        listing.notes.append(f"{whose}: state {_show(repr(word)) if word else 'is not stated'}, so it is unknown")
     if not size_name:
-        listing.notes.append(f"{whose}: its size is not properties")
+        listing.notes.append(f"{whose}: its size is not stated")
     elif not size.is_known:
         listing.notes.append(f"{whose}: the GPUs of size {_show(size_name)} are not known")
     priority = properties.priority or _find_set_priority(group)
@@ -131,7 +131,7 @@ def add_disk(listing: ListingResult, one: ManagedDisk, context: ListingContext) 
     if size is None:
         listing.notes.append(f"{whose}: its size is missing or unreadable, so its cost is unknown")
     if not sku:
-        listing.notes.append(f"{whose}: its kind is not properties, so its cost is unknown")
+        listing.notes.append(f"{whose}: its kind is not stated, so its cost is unknown")
     try:
         observation = Observation(
             key=_make_key(one.id, one.location, context.subscription),
@@ -204,7 +204,7 @@ def translate_state(properties: MachineProperties) -> tuple[str, str]:
 
 
 def find_size_name(one: Machine) -> str:
-    """Return the name of a machine's size; "" if it is not properties."""
+    """Return the name of a machine's size; "" if it is not stated."""
     hardware = one.properties.hardware_profile if one.properties else None
     return (hardware and hardware.vm_size) or (one.sku and one.sku.name) or ""
 
