@@ -26,7 +26,7 @@ from costguard.settings.sections import OidcSettings
 from costguard.values.provider import ABILITIES, check_provider_table
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
-NAMES = ("aws", "coreweave", "gcp", "lambda", "local", "runpod", "scaleway", "sim", "vast")
+NAMES = ("aws", "azure", "coreweave", "gcp", "lambda", "local", "runpod", "scaleway", "sim", "vast")
 
 
 def generated() -> str:
