@@ -102,6 +102,12 @@ ONLY_HINT = "write --only owner=vision; also provider, account, region, gpu, tie
 
 def parse_filter(texts: Sequence[str], option: str) -> ResourceFilter:
     """Return the filter of `option`, such as ("owner=vision", "team=cv"); one key may have several values."""
+    table = parse_match_table(texts, option)
+    return make_filter(read_model(MatchTable, table, option, ())) if table else MATCH_ALL
+
+
+def parse_match_table(texts: Sequence[str], option: str) -> dict[str, object]:
+    """Return these criteria as the table `match` of the settings file, whose values are not checked; {} for none."""
     criteria = defaultdict[str, list[str]](list)
     for text in texts:
         key, separator, value = (part.strip() for part in text.partition("="))
@@ -112,8 +118,7 @@ def parse_filter(texts: Sequence[str], option: str) -> ResourceFilter:
             raise UnknownNameError("key", key, field=option, nearest=near, hint=ONLY_HINT)
         criteria[key.lower()].append(value)
     labels = {key: criteria.pop(key) for key in GROUPED_LABELS if key in criteria}
-    table: dict[str, object] = {f"{key}s": values for key, values in criteria.items()} | ({"labels": labels} if labels else {})
-    return make_filter(read_model(MatchTable, table, option, ())) if table else MATCH_ALL
+    return {f"{key}s": values for key, values in criteria.items()} | ({"labels": labels} if labels else {})
 
 
 CAP_HINT = 'write an amount and its currency, such as "3000 USD", or "12 USD/h" for what runs at once'

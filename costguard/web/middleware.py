@@ -31,6 +31,7 @@ from costguard.agents.messages import (
     BROKEN,
     ENCODED,
     NOT_ALLOWED,
+    NOT_FOUND,
     REFUSALS,
     TOO_LARGE,
     TOO_OFTEN,
@@ -247,7 +248,8 @@ def build_refusal(refused: MessageRefusedError, *, is_page: bool = False) -> tup
     headers = {"content-type": "application/json"}
     body = json.dumps({"error": refused.name, "says": refused.says}).encode()
     if is_page:
-        body = ERROR_PAGE.format(title=HTTPStatus(refused.status).phrase, says=escape(refused.says)).encode()
+        says = "There is no page at this address." if refused.name == NOT_FOUND else refused.says
+        body = ERROR_PAGE.format(title=HTTPStatus(refused.status).phrase, says=escape(says)).encode()
         headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": ERROR_PAGE_POLICY}
     headers["content-length"] = str(len(body))
     if refused.wait_s is not None or refused.name == TOO_OFTEN:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import timedelta
 
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from costguard.budgets.budget import list_filter_words
 from costguard.errors import InputError
 from costguard.services.guarding.overrides import get_now
 from costguard.services.serving.policy_draft import TEXT_CHARS_MAX, read_policy_draft, simulate_policy_change, write_policy_text
+from costguard.services.serving.web_answers import build_budget_draft
 from costguard.services.serving.web_pages import PageServices
+from costguard.settings.budgets import read_budgets
 from costguard.web.pages import build_page_router
 from tests.services.test_simulate import QUIET, played
 from tests.web.logins import invite
@@ -116,3 +120,20 @@ def test_the_page_shows_the_text_compares_it_and_says_what_is_wrong(services: Pa
     wrong = client.get("/policies", params={"policy": "idle-gpu", "text": POLICY.replace("arm", "arms")}).text
     assert "unknown key &#39;arms&#39;" in wrong
     assert "arms = &#34;stop&#34;" in wrong
+
+
+def test_a_budget_is_tried_on_the_ledger_and_comes_as_toml_that_reads_as_itself(services: PageServices) -> None:
+    query = {"name": "try", "cap": "1 USD", "period": "total", "only": "provider=aws,team=cv", "hard": "yes"}
+    document, text = build_budget_draft(services, {**query, "only": ""})
+    (row,) = document.tables[0].rows
+    cells = dict(zip((name.rstrip(">") for name in document.tables[0].columns), row, strict=True))
+    assert cells["budget"] == "try"
+    assert float(cells["spent"].replace(",", "")) > 1
+    assert "may be stopped" in document.notes[-1]
+    _, narrowed = build_budget_draft(services, query)
+    settings = services.settings
+    (budget,) = read_budgets(tomllib.loads(narrowed)["budget"], "text", settings.defaults.timezone, settings.display)
+    assert (budget.hard, list_filter_words(budget.match)) == (True, ("provider=aws", "team=cv"))
+    assert "match" not in tomllib.loads(text)["budget"][0]
+    with pytest.raises(InputError, match='write "200 USD"'):
+        build_budget_draft(services, {"name": "try", "cap": "$200"})

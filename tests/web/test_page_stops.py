@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,6 +117,21 @@ def test_more_stops_than_may_wait_are_refused_at_once(lab: Lab) -> None:
     for _ in range(stops.stops.waiting.maxsize + 1):
         stops.take(ActOffer("0" * 64, "stop", "a/b/c/d"), replies.append)
     assert [one.refused for one in replies] == ["too_often"]
+
+
+def test_an_admin_sends_a_test_message_to_a_route_of_the_file(lab: Lab) -> None:
+    config = Path("costguard.toml")
+    config.write_text(config.read_text() + '\n[[notify.route]]\nname = "team"\nto = ["console"]\n')
+    desk = Desk(lab)
+    for role, status in (("operator", 403), ("admin", 303)):
+        reader = desk.open(role)
+        shown = reader.client.get("/accounts").text
+        assert ("Send a test message" in shown) == (role == "admin")
+        token = reader.find_token(shown)
+        assert reader.client.post("/accounts", data={"token": token, "route": "team"}).status_code == status
+    assert "team (console): delivered" in reader.client.get("/accounts").text
+    reader.client.post("/accounts", data={"token": token, "route": "nobody"})
+    assert "unknown" in reader.client.get("/accounts").text
 
 
 def test_without_a_watchdog_no_page_offers_a_stop(lab: Lab) -> None:

@@ -127,16 +127,25 @@ def _load_standings(
     settings: Settings, budgets: Sequence[Budget], books: SpendingReader, period: Period, now: datetime
 ) -> tuple[BudgetStatus, ...]:
     """Return the budgets as they stand now, or as they stood at the end of a period that is over."""
-    from costguard.ledger.holds import load_counting_holds
     from costguard.services.guarding.status import load_budget_statuses
 
     if now < period.end:
-        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
-            holds = load_counting_holds(ask, now)
-        return load_budget_statuses(books=books, budgets=budgets, holds=holds, live=books.load_live(now), now=now)
+        return load_standings_now(settings, budgets, books, now)
     budgets = [one for one in budgets if not one.is_rate]  # nothing says what ran at that instant
     last = period.end - timedelta(microseconds=1)
     return load_budget_statuses(books=books, budgets=budgets, holds=(), live=(), now=last)
+
+
+def load_standings_now(
+    settings: Settings, budgets: Sequence[Budget], books: SpendingReader, now: datetime
+) -> tuple[BudgetStatus, ...]:
+    """Return the budgets as they stand now; they need not be in the settings."""
+    from costguard.ledger.holds import load_counting_holds
+    from costguard.services.guarding.status import load_budget_statuses
+
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        holds = load_counting_holds(ask, now)
+    return load_budget_statuses(books=books, budgets=budgets, holds=holds, live=books.load_live(now), now=now)
 
 
 @overload

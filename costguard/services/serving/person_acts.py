@@ -30,6 +30,7 @@ from costguard.services.guarding import overrides
 from costguard.services.guarding.act.by_hand import act_on_resource
 from costguard.services.guarding.ask_links import answer_ask
 from costguard.services.guarding.policy import arm_policy
+from costguard.services.guarding.route_checks import answer_notify_test
 from costguard.services.serving.door_messages import ActOffer, AskOffer, LoginOffer, OidcOffer, PersonOffer, PersonReply
 from costguard.services.serving.login_key import LoginKey, open_login_key
 from costguard.services.serving.web_logins import LoginDesk
@@ -46,7 +47,7 @@ PROVE_WITHIN_S = 20.0
 END_WAIT_S = 5.0
 REFUSED_PAUSE_S = 0.25
 """After a login that the identity provider does not confirm: strangers can begin as many as they like, of 10 ms each."""
-LOGOUT, PREVIEW_STOP = "logout", "preview-stop"
+LOGOUT, PREVIEW_STOP, TEST_ROUTE = "logout", "preview-stop", "test-route"
 
 
 def _find(offer: ActOffer) -> MachineReference:
@@ -58,6 +59,16 @@ def _preview_stop(offer: ActOffer, config: str | None) -> CommandAnswer:
     answer = act_on_resource(_find(offer), STOP, ask=lambda _: False, config=config)
     consequences = cast("list[str]", answer.document.data["consequences"])
     return replace(answer, document=replace(answer.document, lead=tuple(consequences), notes=()))
+
+
+def _test_route(offer: ActOffer, config: str | None) -> CommandAnswer:
+    """Send a test message to each channel of the route `offer.subject`, and return a line on each."""
+    answer = answer_notify_test(offer.subject, config=config)
+    lines = (
+        f"{one['route']} ({one['channel']}): {one['outcome']}" + (f"; {one['answer']}" if one["answer"] else "")
+        for one in answer.document.records
+    )
+    return replace(answer, document=replace(answer.document, lead=tuple(lines)))
 
 
 Act = Callable[[ActOffer, str | None], CommandAnswer]
@@ -75,6 +86,7 @@ ACTS: Mapping[str, Act] = {
 ADMIN_ACTS: Mapping[str, Act] = {
     STOP: lambda o, config: act_on_resource(_find(o), STOP, yes=True, why=o.why, config=config, prove_within_s=PROVE_WITHIN_S),
     PREVIEW_STOP: _preview_stop,
+    TEST_ROUTE: _test_route,
     "arm": lambda o, config: arm_policy(o.subject, o.value, why=o.why, config=config, offline=True),
 }
 
@@ -126,7 +138,7 @@ class PersonActs:
     def take(self, offer: PersonOffer, answer: Callable[[PersonReply], object]) -> None:
         """Have it done when its turn comes, and call `answer` once with what became of it."""
         lane = self.logins if isinstance(offer, OidcOffer) else self.clicks
-        if isinstance(offer, ActOffer) and offer.act in (STOP, PREVIEW_STOP):
+        if isinstance(offer, ActOffer) and offer.act in (STOP, PREVIEW_STOP, TEST_ROUTE):
             lane = self.stops
         try:
             lane.waiting.put_nowait((offer, answer))

@@ -48,7 +48,7 @@ def write_policy_text(services: PageServices, name: str) -> str:
         return ""
     order = {key: place for place, key in enumerate(POLICY_KEYS)}
     keys = sorted(policy_table, key=lambda key: order.get(key, len(order)))
-    return "\n".join([HEADER, *(f"{_format_key(key)} = {_format_value(policy_table[key])}" for key in keys)])
+    return format_toml_table(HEADER, {key: policy_table[key] for key in keys})
 
 
 def read_policy_draft(settings: Settings, text: str, name: str) -> Policy:
@@ -93,6 +93,11 @@ def simulate_policy_change(services: PageServices, name: str, text: str, since: 
         build_simulation_document(today),
         build_simulation_document(new_simulation),
     )
+
+
+def format_toml_table(header: str, table: Mapping[str, object]) -> str:
+    """Return `table` as TOML below `header`, a key a line."""
+    return "\n".join([header, *(f"{_format_key(key)} = {_format_value(value)}" for key, value in table.items())])
 
 
 def _format_key(key: str) -> str:

@@ -10,14 +10,16 @@ from costguard.providers.plugins import load_renderer
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import parse_report_period
 from costguard.services import CommandAnswer
+from costguard.services.guarding.ask_links import format_channel_name
 from costguard.services.guarding.audit import show_audit, verify_audit
 from costguard.services.guarding.policy import explain_policies
 from costguard.services.quote.file_limit import refuse_files
 from costguard.services.quote.quote_commands import answer_quote
-from costguard.services.report.ledger_answers import build_report
+from costguard.services.report.ledger_answers import build_report, load_standings_now, open_books
 from costguard.services.serving.fleet_page import FleetPage
+from costguard.services.serving.policy_draft import format_toml_table
 from costguard.services.serving.web_pages import PageServices
-from costguard.settings.budgets import parse_filter
+from costguard.settings.budgets import parse_filter, parse_match_table, read_budgets
 from costguard.views.budget_status import build_budget_table
 from costguard.views.document import Document
 
@@ -25,6 +27,8 @@ EXPORTS = {"html": "text/html", "csv": "text/csv", "json": "application/json", "
 """Formats that the page of a report offers -> their media types."""
 QUOTE_FIELDS = ("model", "method", "tokens", "seq_len", "precision", "gpu", "count", "hours", "max_usd", "region")
 """What the form of a quote asks: flags of `costguard quote`."""
+BUDGET_FIELDS = ("name", "cap", "period", "only", "hard")
+"""What the form of a budget asks."""
 
 
 def answer_page_report(services: PageServices, query: Mapping[str, str]) -> Document:
@@ -63,6 +67,33 @@ def build_budgets(fleet: FleetPage) -> Document:
     lead = () if status.budgets else ("The settings have no [[budget]]: spending is not limited.",)
     notes = tuple(f"Budget {one.budget.name}: {note}." for one in status.budgets for note in one.notes)
     return Document(data={}, lead=lead, tables=(table,) if status.budgets else (), notes=notes)
+
+
+def build_budget_draft(services: PageServices, query: Mapping[str, str]) -> tuple[Document, str]:
+    """Return how a budget of these fields (BUDGET_FIELDS) would stand now, and its table for the settings file.
+
+    `only`: of which spending, "owner=vision,team=cv". Raises InputError for what a settings file may not say.
+    """
+    settings, now = services.settings, services.clock()
+    table: dict[str, object] = {name: query[name] for name in ("name", "cap", "period") if query.get(name)}
+    table |= {"hard": True} if query.get("hard") else {}
+    match = parse_match_table(query["only"].split(",") if query.get("only") else (), "only")
+    table |= {"match": match} if match else {}
+    budgets = read_budgets([table], "the form", settings.defaults.timezone, settings.display)
+    with open_books(settings) as books:
+        standings = load_standings_now(settings, budgets, books, now)
+    (standing,) = standings
+    notes = tuple(f"{note}." for note in standing.notes)
+    if standing.budget.hard:
+        notes += ("Machines that it counts may be stopped to keep it, where a policy is armed and their stop loses no data.",)
+    shown = replace(build_budget_table(standings, None, now), title="As it would stand now")
+    document = Document(data={}, tables=(shown,), notes=notes)
+    return document, format_toml_table("[[budget]]", table)
+
+
+def list_page_routes(services: PageServices) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the routes of the settings by name, each with its channels as messages name them: an address is not shown."""
+    return tuple((one.name, tuple(map(format_channel_name, one.channels))) for one in services.settings.routes)
 
 
 def explain_page_policies(services: PageServices) -> Document:

@@ -17,6 +17,7 @@ from costguard.renderers.html.markup import PATTERN_DEFINITIONS
 from costguard.reporting.statement.groups import GROUP_KEYS
 from costguard.services import CommandAnswer
 from costguard.services.serving import web_answers
+from costguard.services.serving.person_acts import TEST_ROUTE
 from costguard.services.serving.policy_draft import TEXT_CHARS_MAX, simulate_policy_change, write_policy_text
 from costguard.sizing.job_flags import build_job_table, parse_hours, parse_number
 from costguard.values.web_login import ADMIN
@@ -28,6 +29,7 @@ REPORT_FIELDS = ("month", "week", "day", "from", "to", "by", "only")
 VALUE_CHARS_MAX = 80
 NARROWED_BY, NARROWED_MOST = ("owner", "provider", "gpu"), 12
 """Keys of which a report offers values to narrow it to, and how many values of each."""
+PERIODS_OFFERED = ("day", "week", "month", "quarter", "year", "rolling 7d", "rolling 30d", "total")
 LIST_FIELDS = ("region", "gpu")
 """Flags that may be given several times."""
 
@@ -38,11 +40,28 @@ def build_router(room: PageRoom) -> APIRouter:
 
     @routes.get("/budgets")
     @room.open_to()
-    async def budgets(_: Request, reader: PageReader) -> Response:
+    async def budgets(request: Request, reader: PageReader) -> Response:
+        query, draft, wrong = _read_query(request, web_answers.BUDGET_FIELDS), None, ""
         fleet = await room.load_fleet()
-        document = web_answers.build_budgets(fleet)
-        late = services.list_late(fleet)
-        return room.render("budgets.html", reader, title="Budgets", here="/budgets", document=document, fleet=fleet, late=late)
+        if query:
+            try:
+                draft = await room.computer.compute(request, reader.name, web_answers.build_budget_draft, query)
+            except (InputError, NoAnswerError) as error:
+                wrong = str(error)
+        return room.render(
+            "budgets.html",
+            reader,
+            title="Budgets",
+            here="/budgets",
+            document=web_answers.build_budgets(fleet),
+            fleet=fleet,
+            late=services.list_late(fleet),
+            query=query,
+            draft=draft,
+            keep_lines=_keep_lines,
+            wrong=wrong,
+            periods=PERIODS_OFFERED,
+        )
 
     @routes.get("/report")
     @room.open_to()
@@ -186,7 +205,22 @@ def _add_accounts(routes: APIRouter, room: PageRoom) -> None:
     async def accounts(_: Request, reader: PageReader) -> Response:
         fleet = await room.load_fleet()
         late = services.list_late(fleet)
-        return room.render("accounts.html", reader, title="Accounts", here="/accounts", fleet=fleet, late=late)
+        return room.render(
+            "accounts.html",
+            reader,
+            title="Accounts",
+            here="/accounts",
+            fleet=fleet,
+            late=late,
+            routes=web_answers.list_page_routes(services),
+            admin=ADMIN,
+        )
+
+    @routes.post("/accounts")
+    @room.open_to(ADMIN, changes=True)
+    async def test_route(request: Request, reader: PageReader) -> Response:
+        await room.act(reader, TEST_ROUTE, (await read_form(request)).get("route", ""))
+        return build_redirect("/accounts")
 
     @routes.get("/log")
     @room.open_to()
