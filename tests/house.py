@@ -180,7 +180,7 @@ BUDGETS = {
     "costguard/values": 2120,
     "costguard/views": 8622,
     "costguard/watchdog": 500,
-    "costguard/web": 3511,
+    "costguard/web": 3547,
     "integrations": 1408,
     "providers/costguard_aws": 4633,
     "providers/costguard_azure": 2260,
