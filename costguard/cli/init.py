@@ -112,7 +112,7 @@ def _ask_basics(draft: "Draft", choices: "FirstChoices") -> "FirstChoices":
     if choices.zone is None and "defaults" not in draft.table:
         choices = _ask("Time zone for days and months", "UTC", lambda answer: _check(draft, replace(choices, zone=answer)))
     if choices.to is None and not draft.settings.routes:
-        text = "Whom to warn: env:SLACK_URL (a variable with the address), file:PATH, or this console"
+        text = "Whom to warn: env:SLACK_URL (a variable), file:PATH, or this console"
         choices = _ask(text, "console", lambda answer: _check_route(draft, replace(choices, to=answer)))
     elif choices.to is None:
         choices = replace(choices, to="console")  # the file's own routes stay: none is added to them

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
 
-from costguard.errors import InputError, UnknownNameError, shorten
+from costguard.errors import InputError, SeveralInputsError, UnknownNameError, raise_errors, shorten
 from costguard.guard.facts import (
     DURATION,
     FACTS,
@@ -209,9 +209,10 @@ def check_condition(text: str, field: str) -> tuple[Program, frozenset[str], fro
     try:
         return _ConditionParser(text, field).parse()
     except InputError as error:
-        if match := POSITION_PATTERN.search(error.field or ""):
-            error.excerpt = mark_position(text, int(match[1]) - 1)
-            error.args = (str(error),)
+        for one in error.errors if isinstance(error, SeveralInputsError) else (error,):
+            if match := POSITION_PATTERN.search(one.field or ""):
+                one.excerpt = mark_position(text, int(match[1]) - 1)
+                one.args = (str(one),)
         raise
 
 
@@ -224,9 +225,11 @@ class _ConditionParser:
         self.comparisons = list[tuple[str, str, str]]()
         self.tokens = tokenize_condition(text, field)
         self.next, self.depth = 0, 0
+        self.errors = list[InputError]()
 
     def parse(self) -> tuple[Program, frozenset[str], frozenset[str], Comparisons]:
         term = self._parse_or()
+        raise_errors(self.errors)
         if self._now.kind != "end":
             hint = NO_ARITHMETIC if self._is_next("-") else "join conditions by && or ||"
             self._fail(self._now.at, f"'{shorten(self._now.text, 20)}' was not expected", hint)
@@ -249,6 +252,8 @@ class _ConditionParser:
 
     def _expect(self, sign: str) -> None:
         if not self._is_next(sign):
+            if self.errors:  # what is missing may be what was skipped
+                raise SeveralInputsError(tuple(self.errors))
             got = f"'{shorten(self._now.text, 20)}'" if self._now.kind != "end" else "its end"
             self._fail(self._now.at, f"needs {sign} here, not {got}", f"write {sign}")
         self._advance()
@@ -263,10 +268,10 @@ class _ConditionParser:
         return self._parse_joined("&&", self._parse_comparison)
 
     def _parse_joined(self, sign: str, part: Callable[[], ConditionTerm]) -> ConditionTerm:
-        parts = [part()]
+        parts = [self._parse_part(part)]
         while self._is_next(sign):
             self._advance()
-            parts.append(part())
+            parts.append(self._parse_part(part))
         if self._now.kind == "name" and self._now.text in WORD_HINTS:
             self._fail(self._now.at, f"'{self._now.text}' is not a fact or a function", f"write {WORD_HINTS[self._now.text]}")
         if len(parts) == 1:
@@ -275,6 +280,19 @@ class _ConditionParser:
             self._require_truth(one)
         join = join_all if sign == "&&" else join_any
         return ConditionTerm(kind=TRUTH, program=join([one.program for one in parts]), at=parts[0].at)
+
+    def _parse_part(self, part: Callable[[], ConditionTerm]) -> ConditionTerm:
+        """Return what `part` parses; where it fails, keep the error and go on behind it, so that all of them are shown."""
+        at = self._now.at
+        try:
+            return part()
+        except SeveralInputsError:
+            raise
+        except InputError as error:
+            self.errors.append(error)
+        while self._now.kind != "end" and not self._is_next("&&", "||", ")"):
+            self._advance()
+        return ConditionTerm(kind=TRUTH, program=hold_literal(True), at=at)  # never run: `parse` raises
 
     def _require_truth(self, term: ConditionTerm) -> None:
         if term.kind != TRUTH:

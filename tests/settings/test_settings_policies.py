@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from costguard.budgets.budget import ResourceFilter
-from costguard.errors import InputError
+from costguard.errors import InputError, SeveralInputsError
 from costguard.guard.alerts.alert import AlertRoute
 from costguard.guard.escalation import Hook
 from costguard.guard.policy import Exemption, OffWindow, PolicyStep, PolicyTarget, Rails, Schedule
+from costguard.settings.condition_syntax import check_condition
 from costguard.settings.notify import resolve_address
 from costguard.settings.policies import SCHEDULE_CONDITION
 from tests.settings.test_settings_budgets import refused, settings
@@ -158,6 +159,25 @@ def test_an_address_is_read_where_it_is_kept(tmp_path: Path, monkeypatch: pytest
     for stated in ("env:NOT_THERE", "file:not-there", "file:/"):
         with pytest.raises(InputError, match=r"^x: "):
             resolve_address(stated, "x")
+
+
+CONDITIONS = [
+    ('state == "idel" && cluster == 3', (10, 20)),
+    ('(state == "idel" || gpu > 3) && cluster == 3 || confidence > 90', (11, 27, 33, 62)),
+    ('state == "idle" && (confidence > 90) && duration("x") > 3', (34, 41)),
+    ('labels["a" == 3 && state == "idel"', (12, 29)),
+    ('state == "idel" and cluster == 3', (10,)),
+]
+
+
+@pytest.mark.parametrize(("condition", "places"), CONDITIONS)
+def test_a_condition_says_all_that_is_wrong_with_it_each_with_a_caret(condition: str, places: tuple[int, ...]) -> None:
+    with pytest.raises(InputError) as raised:
+        check_condition(condition, "when")
+    errors = raised.value.errors if isinstance(raised.value, SeveralInputsError) else (raised.value,)
+    assert tuple(int((one.field or "").rpartition(" ")[2]) for one in errors) == places
+    marks = [one.excerpt[0][one.excerpt[1].index("^")] for one in errors]
+    assert marks == [condition[place - 1] for place in places]
 
 
 LADDERS = [
