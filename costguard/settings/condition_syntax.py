@@ -292,7 +292,7 @@ class _ConditionParser:
             self.errors.append(error)
         while self._now.kind != "end" and not self._is_next("&&", "||", ")"):
             self._advance()
-        return ConditionTerm(kind=TRUTH, program=hold_literal(True), at=at)  # never run: `parse` raises
+        return ConditionTerm(kind=TRUTH, program=hold_literal(value=True), at=at)  # never run: `parse` raises
 
     def _require_truth(self, term: ConditionTerm) -> None:
         if term.kind != TRUTH:
