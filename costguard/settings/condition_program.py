@@ -37,6 +37,11 @@ PATTERN_BYTES_MAX = 8 * 2**20
 """Memory of a compiled pattern and of its search: the limit that RE2 has by itself, and CEL with it."""
 
 
+INTEGER_MAX = 2**63 - 1
+Comparisons = tuple[tuple[str, str, str], ...]
+"""The texts that a condition compares facts with: (fact, method or "" for equality, text)."""
+
+
 def read_fact(name: str) -> Program:
     """Return the program for the fact `name`."""
     return lambda facts: facts.get(name)
@@ -124,3 +129,16 @@ def compile_pattern(pattern: str, place: str) -> Callable[[str], bool]:
     except UnicodeEncodeError:
         raise InputError("is not a pattern: invalid UTF-8", field=place, hint="write a text in UTF-8") from None
     return lambda text: search(text) is not None
+
+
+def quote_text(text: str) -> str:
+    """`text` as a CEL literal."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def clamp_integer(value: int) -> int:
+    """Return `value` limited to 64 bits.
+
+    The limit of an amount is about nine billion dollars; larger amounts compare in the same way.
+    """
+    return max(-INTEGER_MAX, min(INTEGER_MAX, value))

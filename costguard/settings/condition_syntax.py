@@ -40,8 +40,10 @@ from costguard.guard.facts import (
 from costguard.guard.signals import ACTIVITY_STATES
 from costguard.settings.condition_program import (
     COMPARISONS,
+    Comparisons,
     Program,
     apply,
+    clamp_integer,
     hold_literal,
     join_all,
     join_any,
@@ -58,7 +60,6 @@ CONDITION_CHARS_MAX = 2000
 """Characters of a condition."""
 NESTING_MAX = 32
 """Brackets and `!` within each other."""
-INTEGER_MAX = 2**63 - 1
 
 TOKEN_PATTERN = re.compile(
     r"""\s*(?:(?P<text>r?"(?:[^"\\\x00-\x1f]|\\.)*"|r?'(?:[^'\\\x00-\x1f]|\\.)*')|(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"""
@@ -85,6 +86,7 @@ KIND_HINTS = {
     LABELS: 'write labels["team"] == "vision", or "team" in labels',
 }
 ESCAPE_PATTERN = re.compile(r"\\(.)")
+POSITION_PATTERN = re.compile(r", character (\d+)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,25 +132,9 @@ def tokenize_condition(text: str, field: str) -> list[ConditionToken]:
     return tokens
 
 
-POSITION_PATTERN = re.compile(r", character (\d+)$")
-
-
 def format_position(field: str, at: int) -> str:
     """Return the position `at` (from 0) in `field` for error messages, counted from 1."""
     return f"{field}, character {at + 1}"
-
-
-def quote_text(text: str) -> str:
-    """`text` as a CEL literal."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def clamp_integer(value: int) -> int:
-    """Return `value` limited to 64 bits.
-
-    The limit of an amount is about nine billion dollars; larger amounts compare in the same way.
-    """
-    return max(-INTEGER_MAX, min(INTEGER_MAX, value))
 
 
 KIND_NAMES = {RATE: "a rate", NUMBER: "a number", DURATION: "a time", TRUTH: "true or false", LABELS: "all labels"}
@@ -192,18 +178,15 @@ def resolve_gpu_name(name: str, field: str) -> str:
     return name
 
 
-Comparisons = tuple[tuple[str, str, str], ...]
-"""The texts that a condition compares facts with: (fact, method or "" for equality, text)."""
-
-
 def check_condition(text: str, field: str) -> tuple[Program, frozenset[str], frozenset[str], Comparisons]:
     """Return the program of `text`, its facts, the labels that it reads, and the texts that it compares facts with.
 
     Raise InputError that names `field`, the character, and what to write instead.
     """
     if len(text) > CONDITION_CHARS_MAX:
-        most = f"write at most {CONDITION_CHARS_MAX}, or two policies"
-        raise InputError(f"has {len(text)} characters", field=field, hint=most)
+        raise InputError(
+            f"has {len(text)} characters", field=field, hint=f"write at most {CONDITION_CHARS_MAX}, or two policies"
+        )
     if not text.strip():
         raise InputError("is empty", field=field, hint="""write when = 'state == "idle"'""")
     try:
@@ -283,7 +266,6 @@ class _ConditionParser:
 
     def _parse_part(self, part: Callable[[], ConditionTerm]) -> ConditionTerm:
         """Return what `part` parses; where it fails, keep the error and go on behind it, so that all of them are shown."""
-        at = self._now.at
         try:
             return part()
         except SeveralInputsError:
@@ -292,7 +274,7 @@ class _ConditionParser:
             self.errors.append(error)
         while self._now.kind != "end" and not self._is_next("&&", "||", ")"):
             self._advance()
-        return ConditionTerm(kind=TRUTH, program=hold_literal(value=True), at=at)  # never run: `parse` raises
+        return ConditionTerm(kind=TRUTH, program=hold_literal(value=True), at=0)  # never run: `parse` raises
 
     def _require_truth(self, term: ConditionTerm) -> None:
         if term.kind != TRUTH:

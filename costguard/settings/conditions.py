@@ -17,8 +17,8 @@ from fractions import Fraction
 
 from costguard.guard.facts import DURATION, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, find_fact
 from costguard.guard.policy import ConditionResult
-from costguard.settings.condition_program import Program
-from costguard.settings.condition_syntax import Comparisons, check_condition, clamp_integer, quote_text
+from costguard.settings.condition_program import Comparisons, Program, clamp_integer, quote_text
+from costguard.settings.condition_syntax import check_condition
 from costguard.values.money import Money, Rate
 
 CURRENCY = "USD"

@@ -24,8 +24,8 @@ from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
 from costguard.services.guarding import overrides
 from costguard.settings import Settings, resolve_ledger_url
-from costguard.settings.condition_program import make_text_test
-from costguard.settings.condition_syntax import FACT_CHOICES, quote_text
+from costguard.settings.condition_program import make_text_test, quote_text
+from costguard.settings.condition_syntax import FACT_CHOICES
 from costguard.settings.conditions import CompiledCondition
 from costguard.settings.time_zones import describe_fixed_zone
 from costguard.values.checks import find_nearest_names, fold_name
