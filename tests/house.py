@@ -174,7 +174,7 @@ BUDGETS = {
     "costguard/runs": 800,
     "costguard/services": 24633,
     "costguard/settings": 5068,
-    "costguard/sizing": 12860,
+    "costguard/sizing": 12864,
     "costguard/system": 2378,
     "costguard/testing": 1618,
     "costguard/values": 2120,

@@ -138,6 +138,10 @@ PROVIDER_NAMES = {
 """Other names of providers, folded (`vast.ai` is `vastai`) -> ours; also former ones: DataCrunch is Verda, Linode is Akamai."""
 
 
+AMOUNT_FLAGS = frozenset(("tokens", "images", "audio_seconds", "frames", "global_batch_tokens"))
+"""Flags of amounts that are millions and more: `30m` is one, where as a time it would be minutes."""
+
+
 def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
     """Return the job's table built from the given flags."""
     table: dict[str, object] = {}
@@ -155,11 +159,11 @@ def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
 
 
 def read_amounts(table: Mapping[str, object]) -> dict[str, object]:
-    """Return a job's table with the numbers that are written as in flags: `tokens = "1M"`. Other text stays, to be refused."""
+    """Return a job's table with the amounts that are written as in flags: `tokens = "1M"`. Other text stays, to be refused."""
     amounts = {
         place[0]: parse_number(value, flag)
         for flag, place in FLAG_PLACES.items()
-        if flag in NUMBER_FLAGS - {"params"} and len(place) == 1  # params stands in the place of the model
+        if flag in AMOUNT_FLAGS
         for value in [table.get(place[0])]
         if isinstance(value, str) and len(value) <= LONGEST_NUMBER and NUMBER.fullmatch(value.strip().lower())
     }
