@@ -61,9 +61,9 @@ type in its region, and in other regions; the public rates of its machine family
 LIST, AGREED, LEARNED, ESTIMATED = PRICE_BASES = ("list", "agreed", "learned", "estimate")
 """Whose a price is: as its provider lists it, of an agreement, as settled bills state it, or an estimate."""
 SUSTAINED = "sustained use"
+"""The step, and how the source begins, of a list price that falls with the use of the month (`price_sustained_use`)."""
 POWER_RANGE = "power"
 """The step of a price between what a machine of one's own draws idle and under load, as its owner states."""
-"""The step, and how the source begins, of a list price that falls with the use of the month (`price_sustained_use`)."""
 LIST_PRICE = re.compile(r"; list (\d+\.\d+) [A-Z]{3}: ")
 """In the source of a price that is not the listed one: what its provider lists."""
 
