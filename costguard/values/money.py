@@ -171,6 +171,22 @@ class MoneyInterval:
         """Add low to low, expected to expected and high to high."""
         return MoneyInterval(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
 
+    def __add__(self, other: MoneyInterval) -> MoneyInterval:
+        return self.add(other) if isinstance(other, MoneyInterval) else NotImplemented
+
+    def __radd__(self, other: object) -> MoneyInterval:
+        """Add to the zero that `sum` starts from."""
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, factor: int | Decimal | Fraction) -> MoneyInterval:
+        """Multiply each end by an exact number, each rounded half to even; a negative one swaps the ends."""
+        if not isinstance(factor, int | Decimal | Fraction):
+            return NotImplemented
+        low, high = sorted((self.low * factor, self.high * factor))
+        return MoneyInterval(low=low, expected=self.expected * factor, high=high)
+
+    __rmul__ = __mul__
+
     def multiply(self, count: int) -> MoneyInterval:
         """Return `count` times the interval."""
         return MoneyInterval(low=self.low * count, expected=self.expected * count, high=self.high * count)

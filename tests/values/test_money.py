@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import InputError
-from costguard.values.money import NANO, Money, Rate, divide_half_even
+from costguard.values.money import NANO, Money, MoneyInterval, Rate, divide_half_even
 
 NANOS = st.integers(min_value=-(10**20), max_value=10**20)
 RATES = st.integers(min_value=1, max_value=10**14)
@@ -100,3 +100,14 @@ def test_whole_hours_add_up_exactly(nano_per_hour: int, hours: list[int]) -> Non
 
 def test_a_cost_rounds_half_to_even() -> None:
     assert [Rate(nano_per_hour=nano).multiply_seconds(1800).nano for nano in (1, 3, 5)] == [0, 2, 2]
+
+
+def test_intervals_are_added_and_multiplied_end_by_end_and_by_exact_numbers_only() -> None:
+    one = MoneyInterval(low=Money(nano=10**9), expected=Money(nano=2 * 10**9), high=Money(nano=3 * 10**9))
+    assert one + one == one * 2 == 2 * one == sum([one, one])
+    assert one * Fraction(1, 3) == MoneyInterval(
+        low=Money(nano=333_333_333), expected=Money(nano=666_666_667), high=Money(nano=10**9)
+    )
+    assert str(one * -1) == "-$2.00 (-3.00 to -1.00)"
+    with pytest.raises(TypeError):
+        one * 1.5  # type: ignore[operator]
