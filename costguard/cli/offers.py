@@ -28,6 +28,9 @@ def command(
     every: Annotated[bool, Option("--all", help="Show one row per region, instead of one row with a price range.")] = False,
     market: o.Market = None,
     live: Annotated[bool, Option("--live", help="Also show current prices, fetched from the configured providers.")] = False,
+    min_reliability: Annotated[
+        o.Text, Option(metavar="N", help="With --live: only marketplace hosts that are reachable so much of the time: 0.98.")
+    ] = None,
     strict: Annotated[bool, Option("--strict", help="With --live: exit 4 if a provider could not be queried.")] = False,
 ) -> CommandAnswer:
     """Read the options and return the offers."""
@@ -41,6 +44,7 @@ def command(
         market=market,
         live=live,
         every=every,
+        min_reliability=None if min_reliability is None else parse_number(min_reliability, "min-reliability"),
         strict=strict,
         offline=ctx.obj.offline,
         config=ctx.obj.config,

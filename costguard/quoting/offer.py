@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from costguard.errors import InputError
@@ -87,6 +87,9 @@ class Offer:
     `observed_on` is the day on which the price was seen; of an undated copy the earliest possible one, and `observed_to` the
     latest. `drift`: one of DRIFT_CLASSES; "": as its provider, tier and pricing imply. `on_demand_rate`: of a spot machine,
     what the same machine costs on demand; None: unknown. `fall`: the price fell far lately; None: it did not.
+
+    `reliability`: the part of the time that a marketplace's host could be reached, 0 to 1, as the marketplace states it;
+    `verified`: whether it checked the host. None: unknown, as of stored prices, or not on a marketplace.
     """
 
     provider: str
@@ -107,6 +110,8 @@ class Offer:
     observed_to: date | None = None
     on_demand_rate: Rate | None = None
     fall: PriceFall | None = None
+    reliability: float | None = field(default=None, compare=False)
+    verified: bool | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not (self.provider and self.region and self.instance_type and self.gpu and self.source):
@@ -138,7 +143,8 @@ class OfferSelection:
 
     A region limit keeps offers of exactly that region; "global" offers must be selected by "global", since one price for all
     regions does not mean that the machine will be in the wanted one. `gpus` are canonical. Counts are GPUs of one offer.
-    `observed_since`: the day on which a price must have been seen or confirmed.
+    `observed_since`: the day on which a price must have been seen or confirmed. `least_reliability`: 0 to 1, of marketplaces;
+    hosts whose reliability is unknown are left out.
     """
 
     providers: tuple[str, ...] | None = None
@@ -149,6 +155,12 @@ class OfferSelection:
     least_gpus: int | None = None
     most_gpus: int | None = None
     observed_since: date | None = None
+    least_reliability: float | None = None
+
+    def accepts_host(self, offer: Offer) -> bool:
+        """Return whether the host of `offer` is reliable enough; other providers than marketplaces have no hosts."""
+        least = self.least_reliability
+        return least is None or offer.provider not in MARKETPLACES or (offer.reliability or 0.0) >= least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,9 @@ def build_offers_document(
     columns = _list_offer_columns(drift, today, live)
     records = tuple(build_record(columns, offer) for offer in offers)
     data = {"schema": OFFERS_SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
-    headings = ("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price")
+    headings: tuple[str, ...] = ("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price")
+    if any(offer.reliability is not None for offer in offers):
+        headings = (*headings, "host")
     table = build_table(columns, offers, headings)
     rows = table.rows if every else _merge_regions(table.rows)
     fewer = f" in {len(rows)} rows: --all shows each region" if len(rows) < len(offers) else ""
@@ -74,20 +76,21 @@ def _shorten_offer_cells(rows: Sequence[tuple[str, ...]]) -> dict[str, tuple[str
 def _merge_regions(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """Return one row for each machine, with the number of its regions and the range of its price, in the order of the first.
 
-    A row is (provider, region, instance type, GPU, tier, $/h, $/GPU-h, price); prices of another age are another row.
+    A row is (provider, region, instance type, GPU, tier, $/h, $/GPU-h, price), and the host where
+    one is known; prices of another age and other hosts are other rows.
     """
     machines: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for row in rows:
-        provider, _, instance_type, gpu, tier, rate, _, age = row
-        machines.setdefault((provider, instance_type, gpu, tier, age, str(rate == UNKNOWN)), []).append(row)
+        provider, _, instance_type, gpu, tier, rate, _, age, *host = row
+        machines.setdefault((provider, instance_type, gpu, tier, age, str(rate == UNKNOWN), *host), []).append(row)
     return tuple(same[0] if len(same) == 1 else _merge_rows(same) for same in machines.values())
 
 
 def _merge_rows(same: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    provider, _, instance_type, gpu, tier, _, _, age = same[0]
+    provider, _, instance_type, gpu, tier, _, _, *rest = same[0]
     regions = len({row[1] for row in same})
     where = f"{regions} regions" if regions > 1 else same[0][1]
-    return (provider, where, instance_type, gpu, tier, _format_range(same, 5), _format_range(same, 6), age)
+    return (provider, where, instance_type, gpu, tier, _format_range(same, 5), _format_range(same, 6), *rest)
 
 
 def _format_range(same: Sequence[tuple[str, ...]], column: int) -> str:
@@ -139,7 +142,17 @@ def _list_offer_columns(
         Column("ram_gb", "", lambda offer: offer.ram_gb),
         Column("disk_gb", "", lambda offer: offer.disk_gb),
         *(() if live is None else (Column("live", "", lambda offer: offer in live),)),
+        Column("reliability", "", lambda offer: offer.reliability),
+        Column("verified", "", lambda offer: offer.verified),
+        Column("", "host", lambda offer: offer.reliability, _format_host),
     )
+
+
+def _format_host(offer: Offer) -> str:
+    """Return how reliable the host of a marketplace's offer is, and whether it was checked: "99.8%, verified"."""
+    if offer.reliability is None:
+        return "-"
+    return f"{offer.reliability:.1%}" + {True: ", verified", False: ", not verified", None: ""}[offer.verified]
 
 
 def _format_rate(offer: Offer) -> str | None:

@@ -160,7 +160,15 @@ def _make_offer(ask: HostOffer, gpu: str, today: date, tier: str, rate: Rate | N
         ram_gb=ram,
         disk_gb=None if disk is None else float(disk),
         note=_write_note(ask, tier),
+        reliability=_read_reliability(ask),
+        verified=ask.verification == "verified" if ask.verification else None,
     )
+
+
+def _read_reliability(ask: HostOffer) -> float | None:
+    """Return the host's reliability, 0 to 1; None if it states none, or no such number."""
+    value = parse_finite(ask.reliability2)
+    return float(value) if value is not None and 0 <= value <= 1 else None
 
 
 def _compute_ram_gb(ask: HostOffer) -> float | None:

@@ -136,7 +136,8 @@ class Volume(msgspec.Struct):
 class HostOffer(msgspec.Struct):
     """One offer of a host.
 
-    `min_bid`: USD an hour of its interruptible variant, for all its GPUs.
+    `min_bid`: USD an hour of its interruptible variant, for all its GPUs. `reliability2`: the part of the time that the host
+    could be reached, 0 to 1.
     """
 
     gpu_name: str | None = None
@@ -152,6 +153,7 @@ class HostOffer(msgspec.Struct):
     disk_space: Decimal | None = None
     geolocation: str | None = None
     verification: str | None = None
+    reliability2: Decimal | None = None
     hosting_type: int | None = None
     machine_id: int | str | None = None
     rentable: bool | None = None

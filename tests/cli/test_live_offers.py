@@ -38,6 +38,24 @@ def test_live_rows_stand_beside_the_market_in_one_order(costguard: Command, setu
     assert row.endswith("live")
 
 
+def test_a_host_is_shown_and_chosen_by_its_reliability(costguard: Command, setup: Setup, tmp_path: Path) -> None:
+    hosts = [
+        live("vast", "T4", "0.10", reliability=0.91, verified=False, region="DE"),
+        live("vast", "T4", "0.11", reliability=0.998, verified=True, region="SE"),
+        live("vast", "T4", "0.12"),
+    ]
+    setup(Acme("vast", [Account("vast", offers=hosts)]))
+    path = shop.market(tmp_path, [shop.offer("vast", "T4", "0.09"), shop.offer("aws", "T4", "0.5")])
+    flags = ("offers", "--live", "--market", path)
+    rows = costguard(*flags).out.splitlines()
+    hosts_shown = [row.split("live")[1].strip() for row in rows if " 0.1" in row]
+    assert hosts_shown == ["91.0%, not verified", "99.8%, verified", "-"]
+    chosen = costguard(*flags, "--min-reliability", "0.98", "--json").data["offers"]
+    assert [(o["provider"], o["reliability"]) for o in chosen] == [("vast", 0.998), ("aws", None)]  # a cloud has no hosts
+    costguard("offers", "--min-reliability", "0.98").says("--min-reliability: is of live offers", "write --live too")
+    costguard(*flags, "--min-reliability", "98").says("--min-reliability")
+
+
 def test_one_that_cannot_be_asked_is_a_warning_and_with_strict_exit_4(costguard: Command, setup: Setup, market: str) -> None:
     setup(
         Acme("one", [Account("one", offers=[live("one", "T4", "1")])]),

@@ -39,7 +39,8 @@ def list_market_offers(
     selection: OfferSelection, *, market: OfferSource, sort: str = "usd_per_hour", limit: int | None = None
 ) -> tuple[Offer, ...]:
     """Return selected offers; those of unknown price come last in every order."""
-    return tuple(market.list_offers(selection, sort=sort, limit=limit))
+    offers = market.list_offers(selection, sort=sort, limit=limit if selection.least_reliability is None else None)
+    return tuple(filter(selection.accepts_host, offers))[:limit]
 
 
 LIVE_OFFERS_LIMIT_S = 60.0
@@ -159,7 +160,7 @@ def _matches_selection(offer: Offer, selection: OfferSelection) -> bool:
     least, most = selection.least_gpus or 0, selection.most_gpus
     fits = offer.gpu_count >= least and (most is None or offer.gpu_count <= most)
     fits = fits and (selection.observed_since is None or offer.observed_on >= selection.observed_since)
-    return fits and all(allowed is None or value in allowed for allowed, value in limits)
+    return fits and selection.accepts_host(offer) and all(allowed is None or value in allowed for allowed, value in limits)
 
 
 def answer_live_offers(
@@ -234,7 +235,7 @@ def merge_offers(
     """Merge the offers of `market` and the live ones in one order; also return which are live."""
     now = select_offers(live.offers, selection)
     fresh = frozenset(now)
-    market_offers = (offer for offer in market.list_offers(selection) if offer not in fresh)
+    market_offers = (one for one in market.list_offers(selection) if one not in fresh and selection.accepts_host(one))
     return sort_offers((*now, *market_offers), sort, limit), fresh
 
 

@@ -274,11 +274,12 @@ def answer_offers(
     strict: bool = False,
     offline: bool = False,
     every: bool = False,
+    min_reliability: float | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
     """Answer `costguard offers`: the market, filtered. `live`: also request live offers of the configured providers.
 
-    `every`: a row for each region of a machine, instead of one row with their range.
+    `every`: a row for each region of a machine, not one with their range. `min_reliability`: of hosts, 0 to 1.
     """
     from costguard.quoting.price_falls import describe_doubts
     from costguard.services.quote import offers as flow
@@ -293,13 +294,15 @@ def answer_offers(
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     most = checks.require_whole_number(top, "--top", least=0) or None
     with MarketReader(find_market_file(market, config)) as source:
+        if min_reliability is not None:
+            checks.require_number(min_reliability, "--min-reliability", least=0, most=1)
+            checks.require(live, "--min-reliability", "is of live offers: stored prices have no hosts", "write --live too")
         selection = select_offers(resolve_limits(limits, source), counts, get_today())
+        selection = replace(selection, least_reliability=min_reliability)
         facts_of = source.describe_file()
         if live:
-            from costguard.services.quote.offers import answer_live_offers
-
             settings = read_settings(config) if not offline else None
-            return answer_live_offers(
+            return flow.answer_live_offers(
                 source,
                 selection,
                 settings,

@@ -249,7 +249,7 @@ def test_samples_come_with_the_listing_and_only_of_what_runs(rig: VastRig, sourc
 
 def test_offers_are_on_demand_and_interruptible(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     rig.fake.asks = [
-        ask(),
+        ask(reliability2=0.998),
         ask("A100 SXM4", 1.5, gpu_ram=40960),
         ask("Zebra", 9),
         ask(price=0, min_bid=0, verification="unverified"),
@@ -260,6 +260,7 @@ def test_offers_are_on_demand_and_interruptible(rig: VastRig, source: Any) -> No
         ("RTX-4090", "spot", "0.20"),
     ]
     assert found.offers[0].note == "machine 7, verified, datacenter, disk and traffic extra"
+    assert {(one.reliability, one.verified) for one in found.offers} == {(0.998, True)}
     assert rig.fake.calls(SEARCH) == 1
     assert {one.gpu for one in source.list_live_offers({"A100-40GB-SXM"}).offers} == {"A100-40GB-SXM"}
     assert source.list_live_offers({"TPU-v5e"}).offers == ()
