@@ -33,12 +33,15 @@ from tests.fakes.server import Answer, serving
 from tests.inputs.cases import CORPUS, Case
 from tests.inputs.judging import Snapshot, unclean
 from tests.providers.aws.rig import AwsRig
+from tests.providers.azure.rig import AzureRig
+from tests.providers.coreweave.rig import CoreWeaveRig
 from tests.providers.gcp.rig import GcpRig
 from tests.providers.lambda_.rig import LambdaRig
 from tests.providers.runpod.rig import RunpodRig
+from tests.providers.scaleway.rig import ScalewayRig
 from tests.providers.vast.rig import VastRig
 
-RIGS: tuple[type[Rig], ...] = (AwsRig, GcpRig, LambdaRig, RunpodRig, VastRig)
+RIGS: tuple[type[Rig], ...] = (AwsRig, AzureRig, CoreWeaveRig, GcpRig, LambdaRig, RunpodRig, ScalewayRig, VastRig)
 NAMES = tuple(rig.provider for rig in RIGS)
 MACHINES = 2
 MOST_WARNINGS = 5

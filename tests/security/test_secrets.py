@@ -21,14 +21,17 @@ from tests.contract.rig import BILLS, NAMES, NoCache, Rig
 from tests.fakes.aws import KEY_ID, SECRET
 from tests.fakes.gcp import account_file
 from tests.providers.aws.rig import AwsRig
+from tests.providers.coreweave.rig import CoreWeaveRig
 from tests.providers.gcp.rig import GcpRig
 from tests.providers.lambda_.rig import LambdaRig
 from tests.providers.runpod.rig import RunpodRig
+from tests.providers.scaleway.rig import ScalewayRig
 from tests.providers.vast.rig import VastRig
 from tests.security.house import NOBODY, House, a_house, a_public_place, table_of
 
 NOWHERE = "http://127.0.0.1:9"
-RIGS: tuple[type[Rig], ...] = (AwsRig, GcpRig, LambdaRig, RunpodRig, VastRig)
+RIGS: tuple[type[Rig], ...] = (AwsRig, CoreWeaveRig, GcpRig, LambdaRig, RunpodRig, ScalewayRig, VastRig)
+"""Those whose key may stand in a file: Azure's secret comes from the environment alone."""
 
 
 @pytest.fixture
