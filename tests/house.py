@@ -170,7 +170,7 @@ BUDGETS = {
     "costguard/providers": 2225,
     "costguard/quoting": 2430,
     "costguard/renderers": 1363,
-    "costguard/reporting": 3321,
+    "costguard/reporting": 3333,
     "costguard/runs": 800,
     "costguard/services": 24639,
     "costguard/settings": 5068,

@@ -51,6 +51,13 @@ def test_a_period_is_what_people_call_it(
     assert found.before.end == found.period.start
 
 
+@pytest.mark.parametrize(("word", "proposed"), [("november", "2026-11"), ("Dec", "2025-12"), ("tenth", "2026-10")])
+def test_for_the_name_of_a_month_its_last_one_is_proposed(word: str, proposed: str) -> None:
+    with pytest.raises(InputError) as refused:
+        of({"month": word})
+    assert refused.value.hint == f"write --month {proposed}"
+
+
 @pytest.mark.parametrize(
     ("stated", "says"),
     [

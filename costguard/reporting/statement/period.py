@@ -57,15 +57,27 @@ def parse_report_period(values: Mapping[str, str | None], now: datetime, zone: t
     if kinds == [FROM_OPTION]:
         return _make_stretch(options, now, zone)
     if "month" in options:
-        return _make_month(*parse_month(options["month"]), zone)
+        return _make_month(*parse_month(options["month"], now), zone)
     middle = _find_middle(calendar.find_month(now, zone), zone)
     return _make_month(middle.year, middle.month, zone)
 
 
-def parse_month(text: str) -> tuple[int, int]:
-    """Parse "2026-10" to (year, month)."""
+MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _find_month_named(text: str, now: datetime | None) -> str:
+    """Return the last month that a word such as "november" or "Nov" names, "2026-11"; "" if it names none."""
+    start = text.strip().lower()[:3]
+    if now is None or start not in MONTH_NAMES:
+        return ""
+    number = MONTH_NAMES.index(start) + 1
+    return f"{now.year - (number > now.month)}-{number:02d}"
+
+
+def parse_month(text: str, now: datetime | None = None) -> tuple[int, int]:
+    """Parse "2026-10" to (year, month). With `now` the error for a month's name proposes the last month of that name."""
     match = MONTH_TEXT.fullmatch(text.strip())
-    hint = "write --month 2026-10"
+    hint = f"write --month {_find_month_named(text, now) or '2026-10'}"
     require(match is not None, "--month", f"must be a year and a month, not {describe_value(text)}", hint)
     year, month = (int(part) for part in match.groups()) if match else (0, 0)
     require(
