@@ -76,7 +76,7 @@ SECRET_KEY_PATTERN = re.compile(
 REFERENCE_KEY_PATTERN = re.compile(r"_(?:file|path|dir|folder|env|variable|command|name|profile|url|ttl|ttl_s)$")
 """Ends of keys that say where a secret is or how long it holds, and do not hold it."""
 REFERENCE_HINT = "write the name of the variable or the path of the file that holds it"
-VALUE_HINT = 'write a name, such as "main", and in key_env the variable that holds the key'
+VALUE_HINT = 'write a name, such as "main", and in key_env the name of the variable that holds the key'
 WORD_EDGE_PATTERN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 SECRET_VALUE_PATTERN = re.compile(r"(?:sk-|rpa_|secret_|-----BEGIN )\w|[0-9a-f]{64}$")
 """How the keys begin that RunPod, Lambda and others make, and all of one of Vast's (`providers/*/README.md`, 2026-11)."""
